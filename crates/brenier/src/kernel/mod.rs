@@ -1,0 +1,10 @@
+//! Arithmetic that knows no statistics: scalars, vectors, products, small SPD systems.
+
+mod gemm;
+mod real;
+pub(crate) mod spd;
+mod vector;
+
+pub(crate) use gemm::{columns, columns_mut, product};
+pub use real::Real;
+pub(crate) use vector::{axpy, dot, dot2, elu, softplus, vectorised};

@@ -1,0 +1,186 @@
+//! The two floating-point types the maps are generic over, with elementary functions that vectorise.
+
+use std::fmt::{Debug, Display};
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Sub, SubAssign};
+
+/// `f32` (training) or `f64` (densities, polishing, tests).
+///
+/// [`exp_vec`](Real::exp_vec) and [`log1p_unit`](Real::log1p_unit) are branch-free polynomials, so that a plain
+/// loop over a slice inside [`vectorised`](super::vectorised) becomes SIMD code; they are accurate to two units
+/// in the last place on their stated domains.
+pub trait Real:
+    faer::traits::RealField
+    + Copy
+    + Default
+    + Debug
+    + Display
+    + PartialOrd
+    + Send
+    + Sync
+    + Sum
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+    + AddAssign
+    + SubAssign
+    + MulAssign
+    + DivAssign
+    + 'static
+{
+    /// 0.
+    const ZERO: Self;
+    /// 1.
+    const ONE: Self;
+    /// The nearest value to `value`.
+    fn from_f64(value: f64) -> Self;
+    /// The same value in double precision.
+    fn to_f64(self) -> f64;
+    /// `self · a + b` with one rounding.
+    fn fma(self, a: Self, b: Self) -> Self;
+    /// |self|.
+    fn magnitude(self) -> Self;
+    /// The larger of the two; `other` where `self` is NaN.
+    fn at_least(self, other: Self) -> Self;
+    /// √self.
+    fn square_root(self) -> Self;
+    /// Neither infinite nor NaN.
+    fn finite(self) -> bool;
+    /// exp(self) for self ≤ 0 (clamped below where the result would leave the normal range).
+    fn exp_vec(self) -> Self;
+    /// log(1 + self) for 0 ≤ self ≤ 1, as 2 artanh(self / (2 + self)).
+    fn log1p_unit(self) -> Self;
+}
+
+/// Horner's scheme, highest coefficient first.
+macro_rules! horner {
+    ($x:expr; $first:expr $(, $rest:expr)*) => {{
+        let x = $x;
+        let sum: Self = $first;
+        $( let sum = sum.mul_add(x, $rest); )*
+        sum
+    }};
+}
+
+macro_rules! shared {
+    ($real:ty) => {
+        const ZERO: Self = 0.0;
+        const ONE: Self = 1.0;
+        #[inline(always)]
+        fn from_f64(value: f64) -> Self {
+            value as $real
+        }
+        #[inline(always)]
+        fn to_f64(self) -> f64 {
+            f64::from(self)
+        }
+        #[inline(always)]
+        fn fma(self, a: Self, b: Self) -> Self {
+            self.mul_add(a, b)
+        }
+        #[inline(always)]
+        fn magnitude(self) -> Self {
+            self.abs()
+        }
+        #[inline(always)]
+        fn at_least(self, other: Self) -> Self {
+            if self > other { self } else { other }
+        }
+        #[inline(always)]
+        fn square_root(self) -> Self {
+            self.sqrt()
+        }
+        #[inline(always)]
+        fn finite(self) -> bool {
+            self.is_finite()
+        }
+    };
+}
+
+impl Real for f32 {
+    shared!(f32);
+
+    #[inline(always)]
+    fn exp_vec(self) -> Self {
+        // exp(x) = 2ⁿ exp(r), n = round(x / log 2), |r| ≤ ½ log 2; adding 1.5·2²³ rounds to an integer.
+        const ROUND: f32 = 12_582_912.0;
+        const HIGH: f32 = 0.693_145_75;
+        const LOW: f32 = 1.428_606_8e-6;
+        let x = self.at_least(-87.0);
+        let shifted = x.mul_add(std::f32::consts::LOG2_E, ROUND);
+        let n = shifted - ROUND;
+        let r = n.mul_add(-LOW, n.mul_add(-HIGH, x));
+        let series = horner!(r; 1.0 / 5040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0);
+        let exponent = shifted.to_bits().wrapping_sub(ROUND.to_bits()).wrapping_add(127) << 23;
+        series * f32::from_bits(exponent)
+    }
+
+    #[inline(always)]
+    fn log1p_unit(self) -> Self {
+        let u = self / (2.0 + self);
+        let tail = horner!(u * u;
+            1.0 / 15.0, 1.0 / 13.0, 1.0 / 11.0, 1.0 / 9.0, 1.0 / 7.0, 1.0 / 5.0, 1.0 / 3.0, 1.0);
+        2.0 * u * tail
+    }
+}
+
+impl Real for f64 {
+    shared!(f64);
+
+    #[inline(always)]
+    fn exp_vec(self) -> Self {
+        const ROUND: f64 = 6_755_399_441_055_744.0;
+        const HIGH: f64 = 6.931_471_803_691_238e-1;
+        const LOW: f64 = 1.908_214_929_270_587_7e-10;
+        let x = self.at_least(-708.0);
+        let shifted = x.mul_add(std::f64::consts::LOG2_E, ROUND);
+        let n = shifted - ROUND;
+        let r = n.mul_add(-LOW, n.mul_add(-HIGH, x));
+        let series = horner!(r;
+            1.0 / 6_227_020_800.0, 1.0 / 479_001_600.0, 1.0 / 39_916_800.0, 1.0 / 3_628_800.0, 1.0 / 362_880.0,
+            1.0 / 40_320.0, 1.0 / 5040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0);
+        let exponent = shifted.to_bits().wrapping_sub(ROUND.to_bits()).wrapping_add(1023) << 52;
+        series * f64::from_bits(exponent)
+    }
+
+    #[inline(always)]
+    fn log1p_unit(self) -> Self {
+        let u = self / (2.0 + self);
+        let tail = horner!(u * u;
+            1.0 / 35.0, 1.0 / 33.0, 1.0 / 31.0, 1.0 / 29.0, 1.0 / 27.0, 1.0 / 25.0, 1.0 / 23.0, 1.0 / 21.0,
+            1.0 / 19.0, 1.0 / 17.0, 1.0 / 15.0, 1.0 / 13.0, 1.0 / 11.0, 1.0 / 9.0, 1.0 / 7.0, 1.0 / 5.0,
+            1.0 / 3.0, 1.0);
+        2.0 * u * tail
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exponential_and_logarithm_are_accurate_to_two_ulps() {
+        for i in 0..=200_000 {
+            let t = f64::from(i) / 200_000.0;
+            let x = -700.0 * t;
+            assert!((x.exp_vec() / x.exp() - 1.0).abs() < 5e-16, "exp({x})");
+            let x32 = (-86.0 * t) as f32;
+            let exact = f64::from(x32).exp();
+            assert!((f64::from(x32.exp_vec()) / exact - 1.0).abs() < 1.8e-7, "exp({x32})");
+            assert!((t.log1p_unit() - t.ln_1p()).abs() <= 5e-16 * t.ln_1p(), "log1p({t})");
+            let t32 = t as f32;
+            let exact = f64::from(t32).ln_1p();
+            assert!((f64::from(t32.log1p_unit()) - exact).abs() <= 1.8e-7 * exact, "log1p({t32})");
+        }
+    }
+
+    #[test]
+    fn extremes_stay_finite() {
+        assert!((-1e30_f32).exp_vec() >= 0.0 && (-1e30_f32).exp_vec() < 1e-37);
+        assert!((-1e300_f64).exp_vec() >= 0.0 && (-1e300_f64).exp_vec() < 1e-300);
+        assert_eq!(0.0_f32.exp_vec(), 1.0);
+        assert_eq!(0.0_f64.exp_vec(), 1.0);
+    }
+}

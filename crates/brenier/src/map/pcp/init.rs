@@ -1,0 +1,80 @@
+//! Starting values of the parameters.
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+
+use super::shape::Layout;
+use super::{PcpMap, PcpShape};
+use crate::Result;
+use crate::kernel::Real;
+use crate::map::Constraint;
+
+/// How a PCP-Map starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Initialisation {
+    /// Ours: as [`Authors`](Self::Authors) for everything that acts on y, gates opened at 1, and non-negative
+    /// weights drawn so that a layer's features keep their scale.
+    #[default]
+    Balanced,
+    /// The authors': weights and biases U(±1/√fan-in), A_k clipped at 0, features of layers k ≥ 1 and bʷ_k
+    /// divided by the width.
+    Authors,
+}
+
+impl<T: Real> PcpMap<T> {
+    /// A map with random parameters, the same for the same seed.
+    pub fn initial(shape: PcpShape, how: Initialisation, seed: u64) -> Result<Self> {
+        shape.validate()?;
+        let layout = Layout::new(shape);
+        let mut parameters = vec![T::ZERO; layout.parameters];
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        for spec in layout.tensors() {
+            let (kind, _) = spec.name.split_once('.').unwrap_or((spec.name.as_str(), ""));
+            let layer = spec.name.rsplit('.').next().and_then(|k| k.parse::<usize>().ok()).unwrap_or(0);
+            if kind == "gamma" {
+                for (index, value) in spec.indices().zip([0.0, 0.1, 0.1]) {
+                    parameters[index] = T::from_f64(value);
+                }
+                continue;
+            }
+            let inputs = match kind {
+                "Lw" | "bw" => {
+                    if layer == 0 {
+                        shape.target
+                    } else {
+                        shape.feature_width
+                    }
+                }
+                "Lx" => shape.target,
+                _ => layout.layers[layer].cols,
+            };
+            let bound = 1.0 / (inputs.max(1) as f64).sqrt();
+            let scaled = layer > 0 && matches!(kind, "Lw" | "bw") && how == Initialisation::Authors;
+            let scale = if scaled { 1.0 / shape.feature_width as f64 } else { 1.0 };
+            let bias = kind.starts_with('b');
+            for index in spec.indices() {
+                let uniform = bound * (2.0 * rng.random::<f64>() - 1.0);
+                let value = match spec.constraint {
+                    Constraint::NonNegative if how == Initialisation::Balanced && layer > 0 => {
+                        uniform.abs() * bound
+                    }
+                    Constraint::NonNegative => uniform.max(0.0),
+                    Constraint::Free if bias && how == Initialisation::Balanced && matches!(kind, "bwv") => {
+                        1.0
+                    }
+                    Constraint::Free => uniform,
+                };
+                parameters[index] = T::from_f64(value * scale);
+            }
+        }
+        Ok(Self { layout, parameters })
+    }
+
+    /// Multipliers of the step size that make Adam move as it would on the authors' scaled parameters.
+    pub(super) fn block_rate(&self, how: Initialisation, layer: usize, kind_is_feature: bool) -> f64 {
+        let scaled = how == Initialisation::Authors && layer > 0 && kind_is_feature;
+        if scaled { 1.0 / self.layout.shape.feature_width as f64 } else { 1.0 }
+    }
+}

@@ -1,0 +1,282 @@
+//! The sizes of a PCP-Map and where each of its tensors stands in the flat parameter vector.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use crate::map::{Constraint, TensorSpec};
+use crate::{Error, Result};
+
+/// What is applied to the network's scalar output s_K before it enters the potential.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OutputActivation {
+    /// G = a·s_K + ½b‖x‖².
+    #[default]
+    Identity,
+    /// G = a·softplus(s_K) + ½b‖x‖².
+    Softplus,
+}
+
+/// The sizes of a partially input-convex network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PcpShape {
+    /// n, the number of target columns x.
+    pub target: usize,
+    /// m, the number of given columns y; 0 makes an unconditional map.
+    pub given: usize,
+    /// w, the width of the layers that carry x.
+    pub feature_width: usize,
+    /// u, the width of the layers that carry y.
+    pub context_width: usize,
+    /// K, the number of hidden layers.
+    pub depth: usize,
+    /// The output activation.
+    #[serde(default)]
+    pub output: OutputActivation,
+}
+
+/// Largest number of parameters we are willing to hold (4 GiB in single precision).
+const MOST_PARAMETERS: usize = 1 << 30;
+
+impl PcpShape {
+    /// Checks every size, and that the parameters fit in memory.
+    pub fn validate(&self) -> Result<()> {
+        let least = [
+            ("target", self.target),
+            ("feature_width", self.feature_width),
+            ("context_width", self.context_width),
+            ("depth", self.depth),
+        ];
+        for (name, value) in least {
+            if value == 0 {
+                return Err(Error::setting(name, "must be at least 1"));
+            }
+        }
+        let sizes = [self.target, self.given, self.feature_width, self.context_width];
+        let largest = sizes.into_iter().max().unwrap_or(0);
+        let too_large =
+            || Error::setting("feature_width", "the network would have more than 2^30 parameters");
+        if largest > MOST_PARAMETERS || self.depth > 1000 {
+            return Err(too_large());
+        }
+        let (n, m, w, u) =
+            (self.target as u128, self.given as u128, self.feature_width as u128, self.context_width as u128);
+        let layer = (u + w + n + w) * (u.max(m) + 1) + w * (w + n);
+        if layer * (self.depth as u128 + 1) > MOST_PARAMETERS as u128 * 4 {
+            return Err(too_large());
+        }
+        if Layout::new(*self).parameters > MOST_PARAMETERS {
+            return Err(too_large());
+        }
+        Ok(())
+    }
+
+    /// The number of parameters, dead ones (Lvw_K and bw_K under the identity output) included.
+    pub fn parameters(&self) -> usize {
+        Layout::new(*self).parameters
+    }
+}
+
+/// Layer k = 0..=K of the network; k = K is the scalar output layer.
+///
+/// All maps that act on the context v_k are stacked into one matrix C_k with one bias β_k, so that a layer's
+/// contexts cost a single product:
+///
+/// C_k v_k + β_k = (pre-activation of v_{k+1}; pre-activation of p_k; gate of x; c_k).
+///
+/// The block "gate" multiplies x: it is q_k for k ≥ 1, and for k = 0 (where w₀ = x) the rectified p₀. X_k is the
+/// matrix behind that gate: Lx_k for k ≥ 1 and the non-negative Lw_0 for k = 0, so that
+///
+/// s_k = A_k (p_k ⊙ w_k) + X_k (gate_k ⊙ x) + c_k   with A_0 absent.
+#[derive(Clone, Debug)]
+pub(crate) struct Layer {
+    /// Height of C_k.
+    pub rows: usize,
+    /// Width of C_k: m for k = 0, else u.
+    pub cols: usize,
+    /// Rows of C_k that make v_{k+1}; empty at k = K.
+    pub v: Range<usize>,
+    /// Rows that make p_k; empty at k = 0.
+    pub p: Range<usize>,
+    /// Rows that make the gate of x.
+    pub gate: Range<usize>,
+    /// Rows that make c_k.
+    pub c: Range<usize>,
+    /// Height of s_k: w, or 1 at k = K.
+    pub outputs: usize,
+    /// Where the layer's contexts start in a row's context record.
+    pub record: usize,
+    /// C_k in the parameter vector, column-major.
+    pub weight: Range<usize>,
+    /// β_k in the parameter vector.
+    pub bias: Range<usize>,
+    /// X_k in the parameter vector, column-major.
+    pub input: Range<usize>,
+    /// A_k in the parameter vector, column-major; empty at k = 0.
+    pub feature: Range<usize>,
+}
+
+/// Every layer's place in the flat parameter vector.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    pub shape: PcpShape,
+    pub layers: Vec<Layer>,
+    pub gamma: Range<usize>,
+    pub parameters: usize,
+    /// Length of one row's context record, padded so that its stride is not a power of two.
+    pub record: usize,
+}
+
+impl Layout {
+    pub(crate) fn new(shape: PcpShape) -> Self {
+        let PcpShape { target: n, given: m, feature_width: w, context_width: u, depth, .. } = shape;
+        let mut next = 0;
+        let mut take = |length: usize| {
+            let range = next..next + length;
+            next += length;
+            range
+        };
+        let mut record = 0;
+        let layers = (0..=depth)
+            .map(|k| {
+                let outputs = if k < depth { w } else { 1 };
+                let v = 0..if k < depth { u } else { 0 };
+                let p = v.end..v.end + if k > 0 { w } else { 0 };
+                let gate = p.end..p.end + n;
+                let c = gate.end..gate.end + outputs;
+                let (rows, cols) = (c.end, if k == 0 { m } else { u });
+                let layer = Layer {
+                    rows,
+                    cols,
+                    v,
+                    p,
+                    gate,
+                    c,
+                    outputs,
+                    record,
+                    weight: take(rows * cols),
+                    bias: take(rows),
+                    input: take(outputs * n),
+                    feature: take(if k > 0 { outputs * w } else { 0 }),
+                };
+                record += rows;
+                layer
+            })
+            .collect();
+        let gamma = take(3);
+        let record = record.next_multiple_of(16) + if record.next_multiple_of(16) % 32 == 0 { 16 } else { 0 };
+        Self { shape, layers, gamma, parameters: next, record }
+    }
+
+    /// The tensors by the names of the printed equations; see `docs/model-file.md`.
+    pub(crate) fn tensors(&self) -> Vec<TensorSpec> {
+        let mut specs = Vec::new();
+        for (k, layer) in self.layers.iter().enumerate() {
+            let mut stacked = |name: &str, bias: Option<&str>, rows: &Range<usize>| {
+                if rows.is_empty() {
+                    return;
+                }
+                specs.push(TensorSpec {
+                    name: format!("{name}.{k}"),
+                    rows: rows.len(),
+                    cols: Some(layer.cols),
+                    offset: layer.weight.start + rows.start,
+                    stride: layer.rows,
+                    constraint: Constraint::Free,
+                });
+                if let Some(bias) = bias {
+                    specs.push(TensorSpec {
+                        name: format!("{bias}.{k}"),
+                        rows: rows.len(),
+                        cols: None,
+                        offset: layer.bias.start + rows.start,
+                        stride: layer.rows,
+                        constraint: Constraint::Free,
+                    });
+                }
+            };
+            stacked("Lv", Some("bv"), &layer.v);
+            stacked("Lvw", Some("bw"), &layer.c);
+            if k == 0 {
+                stacked("Lwv", Some("bwv"), &layer.gate);
+            } else {
+                stacked("Lwv", Some("bwv"), &layer.p);
+                stacked("Lxv", Some("bxv"), &layer.gate);
+            }
+            let mut dense = |name: &str, range: &Range<usize>, constraint| {
+                if range.is_empty() {
+                    return;
+                }
+                specs.push(TensorSpec {
+                    name: format!("{name}.{k}"),
+                    rows: layer.outputs,
+                    cols: Some(range.len() / layer.outputs),
+                    offset: range.start,
+                    stride: layer.outputs,
+                    constraint,
+                });
+            };
+            if k == 0 {
+                dense("Lw", &layer.input, Constraint::NonNegative);
+            } else {
+                dense("Lw", &layer.feature, Constraint::NonNegative);
+                dense("Lx", &layer.input, Constraint::Free);
+            }
+        }
+        specs.push(TensorSpec {
+            name: "gamma".into(),
+            rows: 3,
+            cols: None,
+            offset: self.gamma.start,
+            stride: 3,
+            constraint: Constraint::Free,
+        });
+        specs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(target: usize, given: usize, width: usize, depth: usize) -> PcpShape {
+        PcpShape {
+            target,
+            given,
+            feature_width: width,
+            context_width: width,
+            depth,
+            output: OutputActivation::Identity,
+        }
+    }
+
+    #[test]
+    fn shallow_water_shape_has_the_published_number_of_parameters() {
+        assert_eq!(shape(14, 3500, 256, 3).parameters(), 2_455_218);
+    }
+
+    #[test]
+    fn tensors_tile_the_parameter_vector_without_overlap() {
+        for shape in [shape(1, 0, 3, 1), shape(4, 9, 8, 2), shape(3, 2, 5, 4)] {
+            let layout = Layout::new(shape);
+            let mut seen = vec![0; layout.parameters];
+            for spec in layout.tensors() {
+                for index in spec.indices() {
+                    seen[index] += 1;
+                }
+            }
+            assert!(seen.iter().all(|&count| count == 1), "{shape:?}");
+        }
+    }
+
+    #[test]
+    fn impossible_sizes_are_refused() {
+        assert!(shape(0, 2, 3, 1).validate().is_err());
+        assert!(shape(1, 2, 3, 0).validate().is_err());
+        assert!(shape(1, 2, usize::MAX / 2, 1).validate().is_err());
+        assert!(shape(1, usize::MAX, 3, 1).validate().is_err());
+        assert!(shape(1, 0, 1, 1).validate().is_ok());
+    }
+}

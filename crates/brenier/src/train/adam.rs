@@ -1,0 +1,138 @@
+//! Adam with decoupled weight decay, projection onto constraints, and a step size per block.
+
+use rayon::join;
+use serde::{Deserialize, Serialize};
+
+use crate::kernel::{Real, vectorised};
+use crate::map::{Block, Constraint, Trainable};
+
+/// The constants of Adam.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AdamSettings {
+    /// β₁, the memory of the mean gradient.
+    pub beta1: f64,
+    /// β₂, the memory of the squared gradient.
+    pub beta2: f64,
+    /// ε, added to the root of the squared gradient.
+    pub epsilon: f64,
+    /// Decoupled weight decay λ: weights shrink by η·λ a step; biases and γ do not.
+    pub weight_decay: f64,
+}
+
+impl Default for AdamSettings {
+    fn default() -> Self {
+        Self { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 }
+    }
+}
+
+/// The optimiser's memory: m ← β₁m + (1−β₁)g, v ← β₂v + (1−β₂)g², θ ← θ − η m̂ / (√v̂ + ε).
+#[derive(Clone, Debug)]
+pub struct Adam<T> {
+    /// The constants.
+    pub settings: AdamSettings,
+    /// Steps taken.
+    pub steps: u64,
+    /// First moments.
+    pub mean: Vec<T>,
+    /// Second moments.
+    pub square: Vec<T>,
+    gradient: Vec<T>,
+}
+
+/// One block's share of the step, with bias corrections folded in.
+struct Rates<T> {
+    beta1: T,
+    beta2: T,
+    step: T,
+    epsilon: T,
+    keep: T,
+}
+
+impl<T: Real> Adam<T> {
+    /// A fresh optimiser for `parameters` numbers.
+    pub fn new(parameters: usize, settings: AdamSettings) -> Self {
+        let zeros = vec![T::ZERO; parameters];
+        Self { settings, steps: 0, mean: zeros.clone(), square: zeros.clone(), gradient: zeros }
+    }
+
+    /// Changes `map` by one step of size `rate`, from the adjoints in `workspace`.
+    pub fn step<M: Trainable<T>>(&mut self, map: &mut M, workspace: &M::Workspace, rate: f64) {
+        self.steps += 1;
+        let mut parameters = map.take_parameters();
+        let blocks = map.blocks(workspace);
+        let correction = (1.0 - self.settings.beta2.powf(self.steps as f64)).sqrt();
+        let step = rate * correction / (1.0 - self.settings.beta1.powf(self.steps as f64));
+        let walk = Walk { map, workspace, settings: self.settings, rate, step, correction };
+        walk.descend(blocks, 0, &mut parameters, &mut self.mean, &mut self.square, &mut self.gradient);
+        map.restore_parameters(parameters);
+    }
+}
+
+struct Walk<'a, T: Real, M: Trainable<T>> {
+    map: &'a M,
+    workspace: &'a M::Workspace,
+    settings: AdamSettings,
+    rate: f64,
+    step: f64,
+    correction: f64,
+}
+
+impl<T: Real, M: Trainable<T>> Walk<'_, T, M> {
+    /// Halves the list of blocks (by entries) until one is left, each half a task of its own.
+    fn descend(&self, blocks: &[Block], first: usize, p: &mut [T], m: &mut [T], v: &mut [T], g: &mut [T]) {
+        if let [block] = blocks {
+            self.map.block_gradient(self.workspace, first, g);
+            let rates = Rates {
+                beta1: T::from_f64(self.settings.beta1),
+                beta2: T::from_f64(self.settings.beta2),
+                step: T::from_f64(self.step * block.rate),
+                // Scaling a block's parameters by `rate` scales its gradient, and so ε, the other way.
+                epsilon: T::from_f64(self.settings.epsilon * self.correction / block.rate),
+                keep: T::from_f64(if block.decays {
+                    1.0 - self.rate * self.settings.weight_decay
+                } else {
+                    1.0
+                }),
+            };
+            vectorised(
+                #[inline(always)]
+                || update(p, m, v, g, &rates),
+            );
+            if block.constraint == Constraint::NonNegative {
+                vectorised(
+                    #[inline(always)]
+                    || {
+                        for value in p {
+                            *value = value.at_least(T::ZERO);
+                        }
+                    },
+                );
+            }
+            return;
+        }
+        let (start, end) = (blocks[0].range.start, blocks[blocks.len() - 1].range.end);
+        let middle = start + (end - start) / 2;
+        let half = blocks.partition_point(|block| block.range.end <= middle).clamp(1, blocks.len() - 1);
+        let cut = blocks[half].range.start - start;
+        let ((p0, p1), (m0, m1)) = (p.split_at_mut(cut), m.split_at_mut(cut));
+        let ((v0, v1), (g0, g1)) = (v.split_at_mut(cut), g.split_at_mut(cut));
+        join(
+            || self.descend(&blocks[..half], first, p0, m0, v0, g0),
+            || self.descend(&blocks[half..], first + half, p1, m1, v1, g1),
+        );
+    }
+}
+
+#[inline(always)]
+fn update<T: Real>(p: &mut [T], m: &mut [T], v: &mut [T], g: &[T], rates: &Rates<T>) {
+    let length = p.len();
+    let (m, v, g) = (&mut m[..length], &mut v[..length], &g[..length]);
+    let (fresh1, fresh2) = (T::ONE - rates.beta1, T::ONE - rates.beta2);
+    for i in 0..length {
+        m[i] = m[i].fma(rates.beta1, g[i] * fresh1);
+        v[i] = v[i].fma(rates.beta2, g[i] * g[i] * fresh2);
+        let step = rates.step * m[i] / (v[i].square_root() + rates.epsilon);
+        p[i] = p[i].fma(rates.keep, -step);
+    }
+}

@@ -1,0 +1,111 @@
+//! Golden values: every `pcp_*.json` in `tests/fixtures` or in the directory named by `BRENIER_FIXTURES`.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::path::PathBuf;
+
+use brenier::map::pcp::{OutputActivation, PcpMap, PcpShape};
+use brenier::map::{ConditionalMap, Trainable};
+use serde_json::Value;
+
+/// All numbers of a nested array, row by row.
+fn flat(value: &Value) -> Vec<f64> {
+    match value {
+        Value::Array(items) => items.iter().flat_map(flat).collect(),
+        Value::Null => Vec::new(),
+        number => vec![number.as_f64().unwrap()],
+    }
+}
+
+fn directory() -> PathBuf {
+    std::env::var_os("BRENIER_FIXTURES")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures"), PathBuf::from)
+}
+
+/// Largest difference relative to the largest magnitude expected.
+fn assert_close(what: &str, got: &[f64], expected: &[f64]) {
+    assert_eq!(got.len(), expected.len(), "{what}: length");
+    let scale = expected.iter().fold(1e-300_f64, |scale, value| scale.max(value.abs()));
+    for (i, (got, expected)) in got.iter().zip(expected).enumerate() {
+        assert!((got - expected).abs() <= 1e-10 * scale, "{what}[{i}]: got {got}, expected {expected}");
+    }
+}
+
+fn check_pcp(name: &str, fixture: &Value) {
+    let size = |key: &str| fixture[key].as_u64().unwrap() as usize;
+    let shape = PcpShape {
+        target: size("n"),
+        given: size("m"),
+        feature_width: size("feature_width"),
+        context_width: size("context_width"),
+        depth: size("depth"),
+        output: match fixture["output_activation"].as_str().unwrap() {
+            "identity" => OutputActivation::Identity,
+            "softplus" => OutputActivation::Softplus,
+            other => panic!("{name}: unknown output activation {other}"),
+        },
+    };
+    let mut map = PcpMap::<f64>::initial(shape, Default::default(), 0).unwrap();
+    let tensors = map.tensors();
+    assert_eq!(fixture["params"].as_object().unwrap().len(), tensors.len(), "{name}: tensors");
+    for spec in &tensors {
+        let values = flat(&fixture["params"][&spec.name]);
+        assert_eq!(values.len(), spec.indices().count(), "{name}: {}", spec.name);
+        for (index, value) in spec.indices().zip(values) {
+            map.parameters_mut()[index] = value;
+        }
+    }
+    let (x, y) = (flat(&fixture["x"]), flat(&fixture["y"]));
+    let (n, rows) = (shape.target, x.len() / shape.target);
+    let (potential, hessian) = map.potential_and_hessian(&x, &y).unwrap();
+    assert_close(&format!("{name}: potential"), &potential, &flat(&fixture["potential"]));
+    assert_close(&format!("{name}: hessian"), &hessian, &flat(&fixture["hessian"]));
+    let (mut z, mut log_det, mut log_density) = (vec![0.0; rows * n], vec![0.0; rows], vec![0.0; rows]);
+    map.forward(&x, &y, &mut z, &mut log_det).unwrap();
+    assert_close(&format!("{name}: z"), &z, &flat(&fixture["z"]));
+    assert_close(&format!("{name}: log_det"), &log_det, &flat(&fixture["log_det"]));
+    map.log_density(&x, &y, &mut log_density).unwrap();
+    assert_close(&format!("{name}: log_density"), &log_density, &flat(&fixture["log_density"]));
+
+    let mut gradient_x = vec![0.0; rows * n];
+    map.log_density_gradient(&x, &y, &mut log_density, &mut gradient_x).unwrap();
+    assert_close(&format!("{name}: log_density again"), &log_density, &flat(&fixture["log_density"]));
+    // The fixture's gradient is that of the mean negative log-likelihood.
+    let mean: Vec<f64> = gradient_x.iter().map(|g| -g / rows as f64).collect();
+    assert_close(&format!("{name}: gradient in x"), &mean, &flat(&fixture["grad_mean_nll"]["x"]));
+
+    let mut workspace = map.workspace(rows);
+    let (batch_x, batch_y) = map.load(&mut workspace, rows);
+    batch_x.copy_from_slice(&x);
+    batch_y.copy_from_slice(&y);
+    let loss = map.adjoints(&mut workspace).unwrap();
+    assert_close(&format!("{name}: mean NLL"), &[loss], &[fixture["mean_nll"].as_f64().unwrap()]);
+    let mut gradient = vec![f64::NAN; map.parameters().len()];
+    for (index, block) in map.blocks(&workspace).iter().enumerate() {
+        map.block_gradient(&workspace, index, &mut gradient[block.range.clone()]);
+    }
+    for spec in &tensors {
+        let got: Vec<f64> = spec.indices().map(|index| gradient[index]).collect();
+        let mut expected = flat(&fixture["grad_mean_nll"][&spec.name]);
+        if expected.is_empty() {
+            expected = vec![0.0; got.len()];
+        }
+        assert_close(&format!("{name}: gradient of {}", spec.name), &got, &expected);
+    }
+}
+
+#[test]
+fn every_pcp_fixture_is_reproduced() {
+    let mut checked = 0;
+    for entry in std::fs::read_dir(directory()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "json") {
+            continue;
+        }
+        let fixture: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        if fixture["kind"] == "pcp_map" {
+            check_pcp(&path.file_name().unwrap().to_string_lossy(), &fixture);
+            checked += 1;
+        }
+    }
+    assert!(checked > 0, "no PCP-Map fixture in {}", directory().display());
+}
