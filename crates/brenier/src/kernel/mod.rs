@@ -1,6 +1,7 @@
 //! Arithmetic that knows no statistics: scalars, vectors, products, small SPD systems.
 
 mod gemm;
+pub(crate) mod lbfgs;
 mod real;
 pub(crate) mod spd;
 mod vector;

@@ -8,7 +8,7 @@ use faer::{MatMut, MatRef, Par};
 const BLOCKED_FROM: usize = 20;
 
 /// Scratch memory for matrices of one order.
-pub struct SpdScratch {
+pub(crate) struct SpdScratch {
     order: usize,
     buffer: MemBuffer,
 }
@@ -21,7 +21,7 @@ impl std::fmt::Debug for SpdScratch {
 
 impl SpdScratch {
     /// Scratch for matrices of order `order`.
-    pub fn new(order: usize) -> Self {
+    pub(crate) fn new(order: usize) -> Self {
         let size = if order < BLOCKED_FROM {
             faer::dyn_stack::StackReq::EMPTY
         } else {
@@ -34,7 +34,7 @@ impl SpdScratch {
 
 /// Overwrites the lower triangle of `matrix` (column-major, order n) with its Cholesky factor L and returns
 /// log det = 2 Σ log Lᵢᵢ, or `None` where the matrix is not positive definite in double precision.
-pub fn cholesky(matrix: &mut [f64], scratch: &mut SpdScratch) -> Option<f64> {
+pub(crate) fn cholesky(matrix: &mut [f64], scratch: &mut SpdScratch) -> Option<f64> {
     let n = scratch.order;
     if n >= BLOCKED_FROM {
         let factor = MatMut::from_column_major_slice_mut(&mut *matrix, n, n);
@@ -69,7 +69,7 @@ pub fn cholesky(matrix: &mut [f64], scratch: &mut SpdScratch) -> Option<f64> {
 }
 
 /// Solves L Lᵀ x = b in place.
-pub fn solve(factor: &[f64], rhs: &mut [f64]) {
+pub(crate) fn solve(factor: &[f64], rhs: &mut [f64]) {
     let n = rhs.len();
     for i in 0..n {
         let solved = rhs[i] / factor[i + i * n];
@@ -88,7 +88,7 @@ pub fn solve(factor: &[f64], rhs: &mut [f64]) {
 }
 
 /// Writes (L Lᵀ)⁻¹, both triangles, to `inverse`.
-pub fn invert(factor: &[f64], inverse: &mut [f64], scratch: &mut SpdScratch) {
+pub(crate) fn invert(factor: &[f64], inverse: &mut [f64], scratch: &mut SpdScratch) {
     let n = scratch.order;
     if n >= BLOCKED_FROM {
         let stack = MemStack::new(&mut scratch.buffer);

@@ -7,7 +7,7 @@ use super::Real;
 /// Everything called inside must be `#[inline(always)]`: it is then recompiled, and its plain loops
 /// vectorised, for each instruction set that `pulp` knows.
 #[inline(always)]
-pub fn vectorised<R>(op: impl FnOnce() -> R) -> R {
+pub(crate) fn vectorised<R>(op: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(op)
 }
 
@@ -16,7 +16,7 @@ const LANES: usize = 32;
 
 /// Σᵢ aᵢ bᵢ, in a fixed order of summation.
 #[inline(always)]
-pub fn dot<T: Real>(a: &[T], b: &[T]) -> T {
+pub(crate) fn dot<T: Real>(a: &[T], b: &[T]) -> T {
     debug_assert_eq!(a.len(), b.len());
     let mut sums = [T::ZERO; LANES];
     let (a_chunks, b_chunks) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
@@ -34,7 +34,7 @@ pub fn dot<T: Real>(a: &[T], b: &[T]) -> T {
 
 /// Σᵢ aᵢ bᵢ and Σᵢ aᵢ cᵢ in one walk over `a`.
 #[inline(always)]
-pub fn dot2<T: Real>(a: &[T], b: &[T], c: &[T]) -> (T, T) {
+pub(crate) fn dot2<T: Real>(a: &[T], b: &[T], c: &[T]) -> (T, T) {
     debug_assert!(a.len() == b.len() && a.len() == c.len());
     const HALF: usize = LANES / 2;
     let (mut first, mut second) = ([T::ZERO; HALF], [T::ZERO; HALF]);
@@ -68,7 +68,7 @@ fn fold<T: Real, const N: usize>(mut sums: [T; N]) -> T {
 
 /// y ← y + α x.
 #[inline(always)]
-pub fn axpy<T: Real>(alpha: T, x: &[T], y: &mut [T]) {
+pub(crate) fn axpy<T: Real>(alpha: T, x: &[T], y: &mut [T]) {
     debug_assert_eq!(x.len(), y.len());
     for (y, &x) in y.iter_mut().zip(x) {
         *y = x.fma(alpha, *y);
@@ -80,7 +80,7 @@ pub fn axpy<T: Real>(alpha: T, x: &[T], y: &mut [T]) {
 /// With e = exp(−|s|): softplus = max(s, 0) + log(1 + e), σ' = 1/(1 + e) for s ≥ 0 and e/(1 + e) below;
 /// σ'' = σ'(1 − σ') and σ''' = σ''(1 − 2σ') need nothing more.
 #[inline(always)]
-pub fn softplus<T: Real>(s: T) -> (T, T) {
+pub(crate) fn softplus<T: Real>(s: T) -> (T, T) {
     let e = (-s.magnitude()).exp_vec();
     let inverse = T::ONE / (T::ONE + e);
     let value = s.at_least(T::ZERO) + e.log1p_unit();
@@ -89,7 +89,7 @@ pub fn softplus<T: Real>(s: T) -> (T, T) {
 
 /// ELU(s): s above zero, eˢ − 1 below. Its derivative is 1 above and ELU + 1 below.
 #[inline(always)]
-pub fn elu<T: Real>(s: T) -> T {
+pub(crate) fn elu<T: Real>(s: T) -> T {
     let below = if s < T::ZERO { s } else { T::ZERO };
     if s > T::ZERO { s } else { below.exp_vec() - T::ONE }
 }

@@ -85,7 +85,7 @@ pub(super) struct Contexts<'a, T> {
 
 impl<'a, T> Contexts<'a, T> {
     #[inline(always)]
-    pub fn row(&self, b: usize) -> &'a [T] {
+    pub(super) fn row(&self, b: usize) -> &'a [T] {
         let record = self.index.map_or(b, |index| index[b] as usize);
         &self.records[record * self.stride..(record + 1) * self.stride]
     }

@@ -1,0 +1,641 @@
+//! Sampling: x with ∇ₓG(x; y) = z, a smooth and strongly convex problem for every row.
+//!
+//! **Newton** (default). F(x) = ∇G(x) − z has the symmetric positive definite Jacobian H at hand, so x ← x − tH⁻¹F
+//! with backtracking on ‖F‖ converges from anywhere. Rows run together, one evaluation a round, and drop out as
+//! they converge. The first rounds are in single precision; once a row is close, double-precision gradients
+//! (two columns of product a row instead of n + 2) polish it with the factor already at hand, and certify the
+//! residual. Rows that do not contract so go on with Newton in double precision.
+//!
+//! **L-BFGS** with strong Wolfe line search on G(x) − zᵀx, the paper's choice: kept for comparison.
+
+use faer::Accum;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::PcpMap;
+use super::features::{Contexts, Shard};
+use crate::kernel::{Real, axpy, columns, columns_mut, dot, lbfgs, product, softplus, spd, vectorised};
+use crate::map::Inversion;
+use crate::{Error, Result};
+
+/// Rows evaluated together.
+const ROWS: usize = 64;
+/// Single-precision rounds stop at this residual: well above rounding, well inside quadratic convergence.
+const COARSE: f64 = 2e-3;
+/// Polishing steps with a fixed factor before Newton takes over again.
+const POLISH_ROUNDS: u32 = 4;
+/// Observations with at least this many draws start from the linearisation at their centre.
+const CENTRED_FROM: usize = 8;
+
+/// How ∇ₓG(x; y) = z is solved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Solver {
+    /// Damped Newton per row.
+    #[default]
+    Newton,
+    /// L-BFGS with a strong Wolfe line search on blocks of rows.
+    Lbfgs,
+}
+
+/// Settings of the inversion.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct InverseSettings {
+    /// The solver.
+    pub solver: Solver,
+    /// Largest ‖∇G − z‖∞ that counts as solved.
+    pub tolerance: f64,
+    /// Iterations a row may take.
+    pub max_iterations: u32,
+}
+
+impl Default for InverseSettings {
+    fn default() -> Self {
+        Self { solver: Solver::Newton, tolerance: 1e-6, max_iterations: 200 }
+    }
+}
+
+impl InverseSettings {
+    /// Checks every value.
+    pub fn validate(&self) -> Result<()> {
+        if !(self.tolerance >= 1e-13 && self.tolerance < 1.0) {
+            return Err(Error::setting("tolerance", format!("{} is not between 1e-13 and 1", self.tolerance)));
+        }
+        if self.max_iterations == 0 {
+            return Err(Error::setting("max_iterations", "must be at least 1"));
+        }
+        Ok(())
+    }
+}
+
+/// A trained map in both precisions, ready to be inverted.
+#[derive(Clone, Debug)]
+pub struct PcpInverter {
+    coarse: PcpMap<f32>,
+    fine: PcpMap<f64>,
+}
+
+/// The unsolved rows, side by side so that a round can be split over threads.
+struct Rows {
+    n: usize,
+    /// Place of each row in the answer.
+    id: Vec<u32>,
+    /// Observation of each row.
+    observation: Vec<u32>,
+    z: Vec<f64>,
+    x: Vec<f64>,
+    direction: Vec<f64>,
+    /// Cholesky factor of H at the last accepted point.
+    factor: Vec<f64>,
+    step: Vec<f64>,
+    merit: Vec<f64>,
+    residual: Vec<f64>,
+    rounds: Vec<u32>,
+}
+
+impl Rows {
+    fn len(&self) -> usize {
+        self.id.len()
+    }
+
+    /// Keeps the rows for which `keep` holds, in order.
+    fn retain(&mut self, mut keep: impl FnMut(usize) -> bool) {
+        let (n, mut kept) = (self.n, 0);
+        for row in 0..self.len() {
+            if !keep(row) {
+                continue;
+            }
+            if kept != row {
+                self.id[kept] = self.id[row];
+                self.observation[kept] = self.observation[row];
+                self.step[kept] = self.step[row];
+                self.merit[kept] = self.merit[row];
+                self.residual[kept] = self.residual[row];
+                self.rounds[kept] = self.rounds[row];
+                for vector in [&mut self.z, &mut self.x, &mut self.direction] {
+                    vector.copy_within(row * n..(row + 1) * n, kept * n);
+                }
+                self.factor.copy_within(row * n * n..(row + 1) * n * n, kept * n * n);
+            }
+            kept += 1;
+        }
+        self.id.truncate(kept);
+        self.observation.truncate(kept);
+        for scalars in [&mut self.step, &mut self.merit, &mut self.residual] {
+            scalars.truncate(kept);
+        }
+        self.rounds.truncate(kept);
+        for vector in [&mut self.z, &mut self.x, &mut self.direction] {
+            vector.truncate(kept * n);
+        }
+        self.factor.truncate(kept * n * n);
+    }
+}
+
+/// One shard's view of the rows during a round.
+struct Span<'a> {
+    observation: &'a [u32],
+    z: &'a [f64],
+    x: &'a mut [f64],
+    direction: &'a mut [f64],
+    factor: &'a mut [f64],
+    step: &'a mut [f64],
+    merit: &'a mut [f64],
+    residual: &'a mut [f64],
+    rounds: &'a mut [u32],
+}
+
+impl Rows {
+    fn spans(&mut self) -> impl IndexedParallelIterator<Item = Span<'_>> {
+        let n = self.n;
+        let fixed = self.observation.par_chunks(ROWS).zip(self.z.par_chunks(ROWS * n));
+        let points = self.x.par_chunks_mut(ROWS * n).zip(self.direction.par_chunks_mut(ROWS * n));
+        let scalars = self.step.par_chunks_mut(ROWS).zip(self.merit.par_chunks_mut(ROWS));
+        let rest = self.residual.par_chunks_mut(ROWS).zip(self.rounds.par_chunks_mut(ROWS));
+        let all = fixed.zip(points).zip(self.factor.par_chunks_mut(ROWS * n * n)).zip(scalars).zip(rest);
+        all.map(|(((((observation, z), (x, direction)), factor), (step, merit)), (residual, rounds))| Span {
+            observation,
+            z,
+            x,
+            direction,
+            factor,
+            step,
+            merit,
+            residual,
+            rounds,
+        })
+    }
+}
+
+impl PcpInverter {
+    /// Both precisions of a trained map.
+    pub fn new(map: &PcpMap<f32>) -> Self {
+        Self { coarse: map.clone(), fine: map.cast() }
+    }
+
+    /// The map in double precision.
+    pub fn map(&self) -> &PcpMap<f64> {
+        &self.fine
+    }
+
+    /// x with ∇ₓG(x; y) = z for every row z, `observation` telling which row of `given` belongs to it.
+    ///
+    /// Contexts are computed once per observation. A row that cannot be solved to the tolerance is an error
+    /// that names it.
+    pub fn invert(
+        &self,
+        z: &[f64],
+        given: &[f64],
+        observation: &[u32],
+        settings: &InverseSettings,
+    ) -> Result<(Vec<f64>, Inversion)> {
+        settings.validate()?;
+        let (n, m) = (self.fine.layout.shape.target, self.fine.layout.shape.given);
+        let count = observation.len();
+        let observations = observation.iter().max().map_or(0, |&last| last as usize + 1);
+        if z.len() != count * n || given.len() < observations * m {
+            return Err(Error::Shape {
+                what: "reference points",
+                expected: format!("{count} rows of {n} and at least {observations} observations of {m}"),
+                got: format!("{} and {} numbers", z.len(), given.len()),
+            });
+        }
+        let given = &given[..observations * m];
+        let fine = self.fine.context_records(given, observations);
+        let mut answer = Answer {
+            x: vec![0.0; count * n],
+            inversion: Inversion { iterations: vec![0; count], residuals: vec![f64::INFINITY; count] },
+        };
+        if settings.solver == Solver::Lbfgs {
+            self.lbfgs(z, &fine, observation, settings, &mut answer)?;
+        } else {
+            let coarse_given: Vec<f32> = given.iter().map(|&y| y as f32).collect();
+            let coarse = self.coarse.context_records(&coarse_given, observations);
+            let mut rows = self.start(z, observation, observations, &coarse, &fine, settings)?;
+            self.solve(&mut rows, &coarse, &fine, settings, &mut answer);
+        }
+        let worst = answer.inversion.residuals.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+        match worst {
+            Some((row, &residual)) if !(residual <= settings.tolerance) => Err(Error::Numerical(format!(
+                "draw {} at observation {} did not converge: residual {residual:.1e} after {} iterations, \
+                 tolerance {:.0e}; the observation may lie far outside the training data, or the tolerance \
+                 below what double precision allows",
+                row + 1,
+                observation[row] + 1,
+                answer.inversion.iterations[row],
+                settings.tolerance,
+            ))),
+            _ => Ok((answer.x, answer.inversion)),
+        }
+    }
+
+    /// Starting points: for observations with many draws the linearisation at z = 0, x₀ = x_c + H_c⁻¹ z.
+    fn start(
+        &self,
+        z: &[f64],
+        observation: &[u32],
+        observations: usize,
+        coarse: &[f32],
+        fine: &[f64],
+        settings: &InverseSettings,
+    ) -> Result<Rows> {
+        let n = self.fine.layout.shape.target;
+        let count = observation.len();
+        let mut rows = rows_at(n, (0..count as u32).collect(), observation.to_vec(), z.to_vec());
+        let mut draws = vec![0_usize; observations];
+        for &o in observation {
+            draws[o as usize] += 1;
+        }
+        let centred: Vec<u32> = (0..observations as u32).filter(|&o| draws[o as usize] >= CENTRED_FROM).collect();
+        if centred.is_empty() {
+            return Ok(rows);
+        }
+        let ids: Vec<u32> = (0..centred.len() as u32).collect();
+        let mut centres = rows_at(n, ids, centred.clone(), vec![0.0; centred.len() * n]);
+        // The centre need not be exact: single-precision Newton is enough.
+        self.coarse.newton(&mut centres, coarse, COARSE, settings.max_iterations, |_, _| {});
+        let _ = fine;
+        let mut place = vec![usize::MAX; observations];
+        for (row, &o) in centres.observation.iter().enumerate() {
+            place[o as usize] = row;
+        }
+        for row in 0..count {
+            let centre = place[observation[row] as usize];
+            if centre == usize::MAX {
+                continue;
+            }
+            let x = &mut rows.x[row * n..(row + 1) * n];
+            x.copy_from_slice(&z[row * n..(row + 1) * n]);
+            spd::solve(&centres.factor[centre * n * n..(centre + 1) * n * n], x);
+            for (x, c) in x.iter_mut().zip(&centres.x[centre * n..(centre + 1) * n]) {
+                *x += c;
+            }
+        }
+        Ok(rows)
+    }
+
+    fn solve(
+        &self,
+        rows: &mut Rows,
+        coarse: &[f32],
+        fine: &[f64],
+        settings: &InverseSettings,
+        answer: &mut Answer,
+    ) {
+        let coarse_tolerance = COARSE.max(settings.tolerance);
+        self.coarse.newton(rows, coarse, coarse_tolerance, settings.max_iterations, |_, _| {});
+        self.fine.polish(rows, fine, settings.tolerance, |rows, row| answer.take(rows, row));
+        if rows.len() > 0 {
+            self.fine.newton(rows, fine, settings.tolerance, settings.max_iterations, |rows, row| {
+                answer.take(rows, row);
+            });
+        }
+        for row in 0..rows.len() {
+            answer.take(rows, row);
+        }
+    }
+
+    fn lbfgs(
+        &self,
+        z: &[f64],
+        records: &[f64],
+        observation: &[u32],
+        settings: &InverseSettings,
+        answer: &mut Answer,
+    ) -> Result<()> {
+        let map = &self.fine;
+        let (n, stride) = (map.layout.shape.target, map.layout.record);
+        let spans = z.par_chunks(ROWS * n).zip(observation.par_chunks(ROWS)).zip(answer.x.par_chunks_mut(ROWS * n));
+        let outputs = answer
+            .inversion
+            .iterations
+            .par_chunks_mut(ROWS)
+            .zip(answer.inversion.residuals.par_chunks_mut(ROWS));
+        spans.zip(outputs).try_for_each_init(
+            || Shard::new(map, ROWS, false),
+            |shard, (((z, observation), x), (iterations, residuals))| {
+                let contexts = Contexts { records, stride, index: Some(observation) };
+                let count = observation.len();
+                let mut objective = |x: &[f64], gradient: &mut [f64]| -> Result<f64> {
+                    map.gradient(shard, contexts, x, count);
+                    for (gradient, (value, z)) in gradient.iter_mut().zip(shard.z.iter().zip(z)) {
+                        *gradient = value - z;
+                    }
+                    let linear: f64 = x.iter().zip(z).map(|(x, z)| x * z).sum();
+                    Ok(map.potential_sum(shard, x, count) - linear)
+                };
+                let start = vec![0.0; count * n];
+                let minimum = lbfgs::minimise(&start, settings.tolerance, settings.max_iterations, &mut objective)?;
+                x.copy_from_slice(&minimum.x);
+                iterations.fill(minimum.iterations);
+                for (residual, row) in residuals.iter_mut().zip(minimum.gradient.chunks_exact(n)) {
+                    *residual = largest(row);
+                }
+                Ok(())
+            },
+        )
+    }
+}
+
+struct Answer {
+    x: Vec<f64>,
+    inversion: Inversion,
+}
+
+impl Answer {
+    fn take(&mut self, rows: &Rows, row: usize) {
+        let (n, id) = (rows.n, rows.id[row] as usize);
+        self.x[id * n..(id + 1) * n].copy_from_slice(&rows.x[row * n..(row + 1) * n]);
+        self.inversion.iterations[id] = rows.rounds[row];
+        self.inversion.residuals[id] = rows.residual[row];
+    }
+}
+
+fn rows_at(n: usize, id: Vec<u32>, observation: Vec<u32>, z: Vec<f64>) -> Rows {
+    let count = id.len();
+    Rows {
+        n,
+        id,
+        observation,
+        z,
+        x: vec![0.0; count * n],
+        direction: vec![0.0; count * n],
+        factor: vec![0.0; count * n * n],
+        step: vec![0.0; count],
+        merit: vec![f64::INFINITY; count],
+        residual: vec![f64::INFINITY; count],
+        rounds: vec![0; count],
+    }
+}
+
+fn largest(values: &[f64]) -> f64 {
+    values.iter().fold(0.0, |most, value| if value.abs() > most || value.is_nan() { value.abs() } else { most })
+}
+
+impl<T: Real> PcpMap<T> {
+    /// Context records of many observations.
+    fn context_records(&self, given: &[T], observations: usize) -> Vec<T> {
+        let (m, stride) = (self.layout.shape.given, self.layout.record);
+        let mut records = vec![T::ZERO; observations * stride];
+        records.par_chunks_mut(ROWS * stride).enumerate().for_each(|(index, records)| {
+            let count = records.len() / stride;
+            self.contexts(&given[index * ROWS * m..][..count * m], records, count);
+        });
+        records
+    }
+
+    /// Damped Newton on all rows until each has ‖F‖∞ ≤ tolerance or cannot be improved in this precision.
+    ///
+    /// Solved rows are handed to `done` and dropped when the tolerance is this call's to certify (T = f64); in
+    /// single precision all rows stay, at their best point, with the factor of H there.
+    fn newton(
+        &self,
+        rows: &mut Rows,
+        records: &[T],
+        tolerance: f64,
+        max_rounds: u32,
+        mut done: impl FnMut(&Rows, usize),
+    ) {
+        let (n, stride) = (self.layout.shape.target, self.layout.record);
+        let is_final = size_of::<T>() == size_of::<f64>();
+        rows.step.fill(0.0);
+        rows.merit.fill(f64::INFINITY);
+        let mut resting = Vec::new();
+        for _ in 0..max_rounds {
+            rows.spans().for_each_init(
+                || (Shard::new(self, ROWS, false), vec![T::ZERO; ROWS * n], vec![0.0; n]),
+                |(shard, trial, misfit), span| {
+                    let count = span.observation.len();
+                    for (i, trial) in trial[..count * n].iter_mut().enumerate() {
+                        *trial = T::from_f64(span.x[i] + span.step[i / n] * span.direction[i]);
+                    }
+                    let contexts = Contexts { records, stride, index: Some(span.observation) };
+                    self.evaluate(shard, contexts, trial, count);
+                    for b in 0..count {
+                        let row = b * n..(b + 1) * n;
+                        for (misfit, (z, target)) in misfit.iter_mut().zip(shard.z[row.clone()].iter().zip(&span.z[row.clone()])) {
+                            *misfit = z.to_f64() - target;
+                        }
+                        let merit: f64 = misfit.iter().map(|f| f * f).sum();
+                        span.rounds[b] += 1;
+                        let usable = merit.is_finite() && shard.log_det[b].is_finite();
+                        if usable && merit <= span.merit[b] * (1.0 - 1e-4 * span.step[b]) {
+                            for (x, trial) in span.x[row.clone()].iter_mut().zip(&trial[row.clone()]) {
+                                *x = trial.to_f64();
+                            }
+                            span.merit[b] = merit;
+                            span.residual[b] = largest(misfit);
+                            let square = b * n * n..(b + 1) * n * n;
+                            span.factor[square.clone()].copy_from_slice(&shard.factor[square.clone()]);
+                            let direction = &mut span.direction[row];
+                            for (direction, misfit) in direction.iter_mut().zip(misfit.iter()) {
+                                *direction = -misfit;
+                            }
+                            spd::solve(&span.factor[square], direction);
+                            span.step[b] = 1.0;
+                        } else {
+                            span.step[b] *= 0.5;
+                        }
+                    }
+                },
+            );
+            // A start that cannot be evaluated at all halves a zero step for ever: it is given up as well.
+            let stuck = |rows: &Rows, row: usize| rows.step[row] < 1e-6;
+            if is_final {
+                let (mut solved, mut lost) = (Vec::new(), Vec::new());
+                for row in 0..rows.len() {
+                    if rows.residual[row] <= tolerance {
+                        solved.push(row);
+                    } else if stuck(rows, row) {
+                        lost.push(row);
+                    }
+                }
+                for &row in solved.iter().chain(&lost) {
+                    done(rows, row);
+                }
+                rows.retain(|row| rows_contains(&solved, row) && rows_contains(&lost, row));
+            } else {
+                let finished = |rows: &Rows, row: usize| rows.residual[row] <= tolerance || stuck(rows, row);
+                let set_aside: Vec<bool> = (0..rows.len()).map(|row| finished(rows, row)).collect();
+                if set_aside.iter().any(|&aside| aside) {
+                    resting.push(rows.take_where(&set_aside));
+                }
+            }
+            if rows.len() == 0 {
+                break;
+            }
+        }
+        for rested in resting {
+            rows.append(rested);
+        }
+    }
+
+    /// Double-precision gradient steps with the factor at hand, x ← x − (LLᵀ)⁻¹F, while they contract.
+    fn polish(&self, rows: &mut Rows, records: &[T], tolerance: f64, mut done: impl FnMut(&Rows, usize)) {
+        let (n, stride) = (self.layout.shape.target, self.layout.record);
+        let mut leftover = Vec::new();
+        for round in 0..POLISH_ROUNDS {
+            if rows.len() == 0 {
+                break;
+            }
+            rows.spans().for_each_init(
+                || (Shard::new(self, ROWS, false), vec![T::ZERO; ROWS * n]),
+                |(shard, point), span| {
+                    let count = span.observation.len();
+                    for (point, &x) in point.iter_mut().zip(span.x.iter()) {
+                        *point = T::from_f64(x);
+                    }
+                    let contexts = Contexts { records, stride, index: Some(span.observation) };
+                    self.gradient(shard, contexts, point, count);
+                    for b in 0..count {
+                        let row = b * n..(b + 1) * n;
+                        let direction = &mut span.direction[row.clone()];
+                        for (direction, (z, target)) in
+                            direction.iter_mut().zip(shard.z[row.clone()].iter().zip(&span.z[row.clone()]))
+                        {
+                            *direction = target - z.to_f64();
+                        }
+                        let residual = largest(direction);
+                        span.rounds[b] += 1;
+                        // step < 0 marks a row that stopped contracting.
+                        span.step[b] = if round > 0 && !(residual < 0.5 * span.residual[b]) { -1.0 } else { 1.0 };
+                        span.residual[b] = residual;
+                        if residual > tolerance && span.step[b] > 0.0 {
+                            spd::solve(&span.factor[b * n * n..(b + 1) * n * n], direction);
+                            for (x, d) in span.x[row].iter_mut().zip(direction.iter()) {
+                                *x += *d;
+                            }
+                        }
+                    }
+                },
+            );
+            for row in 0..rows.len() {
+                if rows.residual[row] <= tolerance {
+                    done(rows, row);
+                }
+            }
+            let solved: Vec<bool> = rows.residual.iter().map(|&residual| residual <= tolerance).collect();
+            rows.retain(|row| !solved[row]);
+            let stalled: Vec<bool> = rows.step.iter().map(|&step| !(step > 0.0)).collect();
+            if stalled.iter().any(|&stalled| stalled) {
+                leftover.push(rows.take_where(&stalled));
+            }
+        }
+        for rested in leftover {
+            rows.append(rested);
+        }
+    }
+
+    /// ∇G alone, without Jacobians: features up, δ down, ∂s_K/∂x = Σ_k gate_k ⊙ X_kᵀ δ_k (δ_K = 1).
+    fn gradient(&self, shard: &mut Shard<T>, contexts: Contexts<'_, T>, x: &[T], rows: usize) {
+        let (n, w, depth) = (self.layout.shape.target, self.layout.shape.feature_width, self.layout.shape.depth);
+        for k in 0..depth {
+            let (layer, above) = (&self.layout.layers[k], &self.layout.layers[k + 1]);
+            let input = &self.parameters[layer.input.clone()];
+            let (this, rest) = shard.hidden[k..].split_first_mut().expect("k < depth");
+            if k > 0 {
+                let weight = columns(&self.parameters[layer.feature.clone()], w, w, w);
+                let dst = columns_mut(&mut this.block, w, rows, w);
+                product(dst, Accum::Replace, weight, columns(&this.gated, w, rows, w));
+            }
+            let mut gated = rest.first_mut().map(|next| next.gated.as_mut_slice());
+            vectorised(
+                #[inline(always)]
+                || {
+                    for b in 0..rows {
+                        let record = contexts.row(b);
+                        let here = layer.of(record);
+                        let features = &mut this.block[b * w..(b + 1) * w];
+                        let sigmoid = &mut this.sigmoid[b * w..(b + 1) * w];
+                        let c = &here[layer.c.clone()];
+                        if k == 0 {
+                            features.copy_from_slice(c);
+                        } else {
+                            axpy(T::ONE, c, features);
+                        }
+                        for j in 0..n {
+                            axpy(here[layer.gate.start + j] * x[b * n + j], &input[j * w..(j + 1) * w], features);
+                        }
+                        for (feature, slope) in features.iter_mut().zip(sigmoid.iter_mut()) {
+                            (*feature, *slope) = softplus(*feature);
+                        }
+                        if let Some(gated) = gated.as_deref_mut() {
+                            let p = &above.of(record)[above.p.clone()];
+                            for ((gated, &p), &feature) in gated[b * w..(b + 1) * w].iter_mut().zip(p).zip(features.iter()) {
+                                *gated = p * feature;
+                            }
+                        }
+                    }
+                },
+            );
+        }
+        let mixture = self.mixture();
+        let head = &self.layout.layers[depth];
+        for k in (0..depth).rev() {
+            let above = &self.layout.layers[k + 1];
+            let (lower, upper) = shard.hidden.split_at_mut(k + 1);
+            let this = &mut lower[k];
+            let next = upper.first_mut();
+            if let Some(next) = next {
+                let weight = columns(&self.parameters[above.feature.clone()], w, w, w);
+                let dst = columns_mut(&mut next.back, w, rows, w);
+                product(dst, Accum::Replace, weight.transpose(), columns(&next.delta, w, rows, w));
+            }
+            let next = shard.hidden.get(k + 1);
+            let _ = next;
+            let layer = &self.layout.layers[k];
+            let input = &self.parameters[layer.input.clone()];
+            let head_weight = &self.parameters[head.feature.clone()];
+            let head_input = &self.parameters[head.input.clone()];
+            let (lower, upper) = shard.hidden.split_at_mut(k + 1);
+            let (this, next) = (&mut lower[k], upper.first());
+            let (z, output) = (&mut shard.z, &mut shard.output);
+            vectorised(
+                #[inline(always)]
+                || {
+                    for b in 0..rows {
+                        let record = contexts.row(b);
+                        let row = b * w..(b + 1) * w;
+                        let p = &above.of(record)[above.p.clone()];
+                        let back = next.map_or(head_weight, |next| &next.back[row.clone()]);
+                        let delta = &mut this.delta[row.clone()];
+                        let z = &mut z[b * n..(b + 1) * n];
+                        for ((delta, &p), &back) in delta.iter_mut().zip(p).zip(back) {
+                            *delta = p * back;
+                        }
+                        if k + 1 == depth {
+                            let here = head.of(record);
+                            output[b] = dot(delta, &this.block[row.clone()]) + here[head.c.start];
+                            for j in 0..n {
+                                z[j] = head_input[j] * here[head.gate.start + j];
+                                output[b] += z[j] * x[b * n + j];
+                            }
+                        }
+                        for (delta, &s) in delta.iter_mut().zip(&this.sigmoid[row]) {
+                            *delta *= s;
+                        }
+                        let gate = &layer.of(record)[layer.gate.clone()];
+                        for j in 0..n {
+                            z[j] += gate[j] * dot(delta, &input[j * w..(j + 1) * w]);
+                        }
+                    }
+                },
+            );
+        }
+        for b in 0..rows {
+            let outlet = self.outlet(shard.output[b]);
+            for j in b * n..(b + 1) * n {
+                shard.z[j] = mixture.a * outlet.first * shard.z[j] + mixture.b * x[j];
+            }
+        }
+    }
+
+    /// Σ_rows G after [`gradient`](Self::gradient).
+    fn potential_sum(&self, shard: &Shard<T>, x: &[T], rows: usize) -> f64 {
+        let mixture = self.mixture();
+        let network: f64 = shard.output[..rows].iter().map(|&s| self.outlet(s).value.to_f64()).sum();
+        let square: f64 = x.iter().map(|x| x.to_f64() * x.to_f64()).sum();
+        mixture.a.to_f64() * network + 0.5 * mixture.b.to_f64() * square
+    }
+}
