@@ -1,1 +1,6 @@
-//! (being written)
+//! Invertible preprocessing with log-determinants (being written).
+
+mod exact;
+mod support;
+
+pub use support::Support;
