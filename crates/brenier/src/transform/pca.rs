@@ -106,6 +106,9 @@ impl Pca {
         mut read: impl FnMut(usize, &mut [f64]) -> Result<()>,
     ) -> Result<Self> {
         settings.validate()?;
+        if dim == 0 || count == 0 {
+            return Err(Error::setting("pca", "there are no given columns to project; drop --pca"));
+        }
         let mut row = vec![0.0; dim];
         let mut mean = vec![0.0; dim];
         for index in 0..count {
