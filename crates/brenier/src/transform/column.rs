@@ -190,7 +190,7 @@ pub(super) fn fit(
         .collect();
     let moments = moments(&columns, rows)?;
     let quartiles = match scaling {
-        Scaling::Robust => quartiles(&columns, rows),
+        Scaling::Robust => quartiles(&columns, rows, GATHER),
         Scaling::Standard | Scaling::None => Vec::new(),
     };
     let mut warnings = Vec::new();
@@ -321,10 +321,11 @@ fn checked(column: &Column, x: f64) -> f64 {
     column.support.forward(x).expect("the first pass accepted this value and rows do not change")
 }
 
-/// First quartile, median and third quartile of each column's u, a few columns at a time.
-fn quartiles(columns: &[Column], rows: &dyn Rows) -> Vec<[f64; 3]> {
+/// First quartile, median and third quartile of each column's u, gathering at most `budget` values (or one
+/// column) at a time.
+fn quartiles(columns: &[Column], rows: &dyn Rows, budget: usize) -> Vec<[f64; 3]> {
     let count = rows.count();
-    let together = (GATHER / count).clamp(1, columns.len().max(1));
+    let together = (budget / count).clamp(1, columns.len().max(1));
     let mut row = vec![0.0; columns.len()];
     let mut gathered = vec![Vec::with_capacity(count); together.min(columns.len())];
     let mut result = Vec::with_capacity(columns.len());
@@ -419,6 +420,13 @@ mod tests {
         });
         let (fitted, _) =
             fit(Side::Target, &names(&["a", "b", "c"]), &[], Scaling::Robust, &rows).expect("fits");
+        // One, two (the last turn is not full) and all columns at a time.
+        for budget in [0, 57, 2 * 57, GATHER] {
+            for (j, [lower, median, upper]) in quartiles(&fitted, &rows, budget).into_iter().enumerate() {
+                assert_eq!([lower, median, upper], [14.0, 28.0, 42.0].map(|q| q * (j + 1) as f64));
+            }
+            assert_eq!(quartiles(&fitted, &rows, budget).len(), columns);
+        }
         for (j, column) in fitted.iter().enumerate().take(columns) {
             assert_eq!(column.centre, 28.0 * (j + 1) as f64);
             assert!((column.scale - 28.0 * (j + 1) as f64 / 1.349).abs() < 1e-12);
