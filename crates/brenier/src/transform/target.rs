@@ -1,0 +1,400 @@
+//! The target side: invertible, with the log-determinant that turns a map's density into the user's units.
+
+use super::column::{self, Column, ColumnSettings, Scaling, Side};
+use super::rows::Rows;
+use super::support::Support;
+use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+/// What the user asks for the target columns.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TargetSettings {
+    /// Supports by column name; a column not named here is [`Support::Real`].
+    pub columns: Vec<ColumnSettings>,
+    /// How all columns are centred and scaled.
+    pub scaling: Scaling,
+}
+
+/// Each target column through its support's bijection, then centred and scaled: t = (u(x) − centre)/scale.
+///
+/// The Jacobian is diagonal, so log|det ∂t/∂x| = Σⱼ (log uⱼ′(xⱼ) − ln scaleⱼ). Densities in the user's units are
+/// log p_raw(x) = log p_std(t(x)) + log|det ∂t/∂x|, where p_std is the density of the variable the map sees.
+///
+/// A transform read from a file must pass [`validate`](Self::validate) before use.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TargetTransform {
+    columns: Vec<Column>,
+}
+
+impl TargetTransform {
+    /// Finds each column's centre and scale from the training rows, whose values stand in the order of `names`.
+    ///
+    /// Reads the rows twice, with [`Scaling::Robust`] some more times; nothing of the table's size is kept.
+    ///
+    /// # Errors
+    /// Fewer than two rows, a value outside its support, a constant column, a support for an unknown column.
+    pub fn fit(names: &[String], settings: &TargetSettings, rows: &dyn Rows) -> Result<Self> {
+        if names.is_empty() {
+            return Err(Error::Columns(
+                "there are no target columns: name at least one in --target".to_owned(),
+            ));
+        }
+        let (columns, _) = column::fit(Side::Target, names, &settings.columns, settings.scaling, rows)?;
+        Ok(Self { columns })
+    }
+
+    /// The number of columns n.
+    pub fn dim(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// The columns' names, in order.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.columns.iter().map(|column| column.name.as_str())
+    }
+
+    /// The columns' supports, in order.
+    pub fn supports(&self) -> impl ExactSizeIterator<Item = Support> {
+        self.columns.iter().map(|column| column.support)
+    }
+
+    /// Whether every support is [`Support::Real`], so that raw and standardised log densities differ by the
+    /// constant [`linear_scale_log_det`](Self::linear_scale_log_det).
+    pub fn is_linear(&self) -> bool {
+        self.supports().all(|support| support == Support::Real)
+    }
+
+    /// Writes t(raw) to `out` and returns log|det ∂t/∂raw|.
+    ///
+    /// # Errors
+    /// [`Error::Domain`] names the column, the value and the support it is not in; [`Error::Shape`] a wrong length.
+    pub fn forward(&self, raw: &[f64], out: &mut [f64]) -> Result<f64> {
+        for got in [raw.len(), out.len()] {
+            if got != self.dim() {
+                return Err(Error::Shape {
+                    what: "target values",
+                    expected: self.dim().to_string(),
+                    got: got.to_string(),
+                });
+            }
+        }
+        let mut log_det = 0.0;
+        for ((column, &x), out) in self.columns.iter().zip(raw).zip(out) {
+            let (u, t) = column.forward(x)?;
+            *out = t;
+            log_det += column.support.log_det(u) - column.scale.ln();
+        }
+        Ok(log_det)
+    }
+
+    /// Writes to `raw` the values whose transform is `std`.
+    ///
+    /// Whatever the finite or infinite input, the values are finite and strictly inside the declared bounds; where
+    /// rounding would put one on a bound or beyond the largest number, it becomes the nearest number inside. NaN
+    /// stays NaN.
+    ///
+    /// # Panics
+    /// If a length is not [`dim`](Self::dim).
+    pub fn inverse(&self, std: &[f64], raw: &mut [f64]) {
+        self.check(std.len());
+        self.check(raw.len());
+        for ((column, &t), x) in self.columns.iter().zip(std).zip(raw) {
+            *x = column.support.inverse(column.unscale(t));
+        }
+    }
+
+    /// log|det ∂t/∂x| at the point whose transform is `std`, exact in the tails also where
+    /// [`inverse`](Self::inverse) has reached the last number inside the bounds.
+    ///
+    /// # Panics
+    /// If the length is not [`dim`](Self::dim).
+    pub fn log_det(&self, std: &[f64]) -> f64 {
+        self.check(std.len());
+        let each = self.columns.iter().zip(std);
+        each.map(|(column, &t)| column.support.log_det(column.unscale(t)) - column.scale.ln()).sum()
+    }
+
+    /// Writes to `out` the gradient of [`log_det`](Self::log_det) with respect to `std`, which the mode of the
+    /// density in the user's units needs: scaleⱼ · (log uⱼ′)′(uⱼ), zero for a real column.
+    ///
+    /// # Panics
+    /// If a length is not [`dim`](Self::dim).
+    pub fn log_det_gradient(&self, std: &[f64], out: &mut [f64]) {
+        self.check(std.len());
+        self.check(out.len());
+        for ((column, &t), out) in self.columns.iter().zip(std).zip(out) {
+            *out = column.scale * column.support.log_det_slope(column.unscale(t));
+        }
+    }
+
+    /// −Σⱼ ln scaleⱼ, the part of the log-determinant that is due to the scaling alone.
+    pub fn linear_scale_log_det(&self) -> f64 {
+        -self.columns.iter().map(|column| column.scale.ln()).sum::<f64>()
+    }
+
+    /// Checks a transform read from a file: at least one column, ordered bounds, finite centres, positive scales.
+    pub fn validate(&self) -> Result<()> {
+        if self.columns.is_empty() {
+            return Err(Error::Domain("the target transform has no columns; it is damaged".to_owned()));
+        }
+        self.columns.iter().try_for_each(Column::validate)
+    }
+
+    fn check(&self, len: usize) {
+        assert_eq!(len, self.dim(), "a target point has one value per column");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rows::RowMajor;
+    use super::*;
+    use proptest::prelude::*;
+    use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+    use rand_distr::{Distribution, StandardNormal};
+
+    const SUPPORTS: [&str; 4] = ["real", "log", "interval(-2,5)", "log-interval(1e-3,10)"];
+
+    fn normals(count: usize, seed: u64) -> Vec<f64> {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        (0..count).map(|_| StandardNormal.sample(&mut rng)).collect()
+    }
+
+    /// One column of each support, fitted to values that are normal, not standard, before the bijection.
+    fn fitted(scaling: Scaling, seed: u64) -> TargetTransform {
+        let names: Vec<String> = ["a", "b", "c", "d"].map(str::to_owned).to_vec();
+        let columns: Vec<ColumnSettings> = names
+            .iter()
+            .zip(SUPPORTS)
+            .map(|(name, support)| format!("{name}={support}").parse().expect("parses"))
+            .collect();
+        let mut values = normals(400, seed);
+        for row in values.chunks_exact_mut(4) {
+            for (j, value) in row.iter_mut().enumerate() {
+                let u = 0.3 * j as f64 - 0.2 + (0.5 + 0.4 * j as f64) * *value;
+                *value = columns[j].support.inverse(u);
+            }
+        }
+        let rows = RowMajor::new(&values, 4).expect("four columns");
+        TargetTransform::fit(&names, &TargetSettings { columns, scaling }, &rows).expect("fits")
+    }
+
+    #[test]
+    fn standardised_training_rows_have_mean_zero_and_variance_one() {
+        let values = normals(300, 7).iter().map(|v| (1.0 + 2.0 * v).exp()).collect::<Vec<_>>();
+        let settings =
+            TargetSettings { columns: vec!["a=log".parse().expect("parses")], ..Default::default() };
+        let rows = RowMajor::new(&values, 1).expect("one column");
+        let transform = TargetTransform::fit(&["a".to_owned()], &settings, &rows).expect("fits");
+        let (mut sum, mut squares) = (0.0, 0.0);
+        for &x in &values {
+            let mut t = [0.0];
+            transform.forward(&[x], &mut t).expect("inside");
+            sum += t[0] / 300.0;
+            squares += t[0] * t[0] / 300.0;
+        }
+        assert!(sum.abs() < 1e-13 && (squares - 1.0).abs() < 1e-13);
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(std in prop::array::uniform4(-5.0..5.0_f64), seed in 0..20_u64) {
+            for scaling in [Scaling::Standard, Scaling::Robust, Scaling::None] {
+                let transform = fitted(scaling, seed);
+                let (mut raw, mut back) = ([0.0; 4], [0.0; 4]);
+                transform.inverse(&std, &mut raw);
+                let log_det = transform.forward(&raw, &mut back).expect("inside");
+                for (a, b) in std.iter().zip(&back) {
+                    prop_assert!((a - b).abs() < 1e-8, "{std:?} came back as {back:?}");
+                }
+                prop_assert!((log_det - transform.log_det(&std)).abs() < 1e-7);
+            }
+        }
+
+        #[test]
+        fn log_det_agrees_with_differences_of_forward(std in prop::array::uniform4(-2.0..2.0_f64)) {
+            let transform = fitted(Scaling::Standard, 3);
+            let mut raw = [0.0; 4];
+            transform.inverse(&std, &mut raw);
+            // The Jacobian is diagonal: perturb all columns at once, each by a step in its own units.
+            let (mut below, mut above) = ([0.0; 4], [0.0; 4]);
+            let step = raw.map(|x| 1e-5 * x.abs().min(0.01));
+            let moved = |sign: f64| std::array::from_fn::<f64, 4, _>(|j| raw[j] + sign * step[j]);
+            let (lower, upper) = (moved(-1.0), moved(1.0));
+            prop_assume!(step.iter().all(|&h| h > 1e-12));
+            let log_det = transform.forward(&raw, &mut [0.0; 4]).expect("inside");
+            transform.forward(&lower, &mut below).expect("inside");
+            transform.forward(&upper, &mut above).expect("inside");
+            let differences: f64 =
+                (0..4).map(|j| ((above[j] - below[j]) / (upper[j] - lower[j])).ln()).sum();
+            prop_assert!((log_det - differences).abs() < 1e-4, "{log_det} against {differences}");
+        }
+
+        #[test]
+        fn values_stay_inside_the_bounds(t in prop::num::f64::ANY) {
+            let transform = fitted(Scaling::Standard, 5);
+            let mut raw = [0.0; 4];
+            for t in [t, 1e3, -1e3, 1e308, -1e308, f64::INFINITY, f64::NEG_INFINITY] {
+                transform.inverse(&[t; 4], &mut raw);
+                if t.is_nan() {
+                    continue;
+                }
+                prop_assert!(raw[0].is_finite() && raw[1] > 0.0 && raw[1].is_finite());
+                prop_assert!(-2.0 < raw[2] && raw[2] < 5.0);
+                prop_assert!(1e-3 < raw[3] && raw[3] < 10.0);
+                let mut gradient = [0.0; 4];
+                transform.log_det_gradient(&[t; 4], &mut gradient);
+                prop_assert!(gradient.iter().all(|g| g.is_finite()));
+            }
+        }
+    }
+
+    /// |f(t + hd) − f(t) − h ∇f·d| must fall as h²: slope 2 on a log-log plot.
+    #[test]
+    fn log_det_gradient_passes_the_taylor_test() {
+        for seed in 0..10 {
+            let transform = fitted(Scaling::Standard, seed);
+            let point = normals(4, 100 + seed);
+            let direction = normals(4, 200 + seed);
+            let mut gradient = [0.0; 4];
+            transform.log_det_gradient(&point, &mut gradient);
+            assert_eq!(gradient[0], 0.0);
+            let slope: f64 = gradient.iter().zip(&direction).map(|(g, d)| g * d).sum();
+            let remainder = |h: f64| {
+                let moved: Vec<f64> = point.iter().zip(&direction).map(|(t, d)| t + h * d).collect();
+                (transform.log_det(&moved) - transform.log_det(&point) - h * slope).abs()
+            };
+            let (coarse, fine) = (remainder(1e-3), remainder(1e-4));
+            let order = (coarse / fine).log10();
+            assert!((order - 2.0).abs() < 0.1, "seed {seed}: order {order}");
+        }
+    }
+
+    /// ∫ p_raw dx = 1 by the trapezium rule in x between quantiles, for t ~ N(0, 1).
+    #[test]
+    fn densities_integrate_to_one_in_the_users_units() {
+        let normal = |t: f64| -0.5 * t * t - 0.5 * (2.0 * std::f64::consts::PI).ln();
+        for (support, centre, scale) in [
+            ("real", 3.0, 0.2),
+            ("log", 0.3, 0.5),
+            ("interval(-2,5)", 0.4, 0.9),
+            ("interval(0,1)", 1.0, 2.0),
+            ("log-interval(1e-3,10)", -0.2, 0.7),
+        ] {
+            let support = support.parse().expect("parses");
+            let columns = vec![Column { name: "a".to_owned(), support, centre, scale }];
+            let transform = TargetTransform { columns };
+            let (mut low, mut high) = ([0.0], [0.0]);
+            transform.inverse(&[-9.0], &mut low);
+            transform.inverse(&[9.0], &mut high);
+            // Points even in x: the Jacobian is used, not cancelled. Geometric spacing for positive supports.
+            let points = 400_000;
+            let log_spaced = low[0] > 0.0;
+            let node = |i: usize| {
+                let s = i as f64 / points as f64;
+                if log_spaced {
+                    (low[0].ln() + s * (high[0] / low[0]).ln()).exp().clamp(low[0], high[0])
+                } else {
+                    low[0] + s * (high[0] - low[0])
+                }
+            };
+            let density = |x: f64| {
+                let mut t = [0.0];
+                let log_det = transform.forward(&[x], &mut t).expect("inside");
+                (normal(t[0]) + log_det).exp()
+            };
+            let mut integral = 0.0;
+            let (mut x, mut p) = (node(0), density(node(0)));
+            for i in 1..=points {
+                let (next_x, next_p) = (node(i), density(node(i)));
+                integral += 0.5 * (p + next_p) * (next_x - x);
+                (x, p) = (next_x, next_p);
+            }
+            assert!((integral - 1.0).abs() < 1e-6, "{support}: {integral}");
+        }
+    }
+
+    #[test]
+    fn linear_transforms_differ_by_the_scale_alone() {
+        let rows = RowMajor::new(&[1.0, 5.0, 2.0, 9.0, 4.0, 1.0], 2).expect("two columns");
+        let names = ["a".to_owned(), "b".to_owned()];
+        let transform = TargetTransform::fit(&names, &TargetSettings::default(), &rows).expect("fits");
+        assert!(transform.is_linear());
+        let log_det = transform.forward(&[7.0, 7.0], &mut [0.0; 2]).expect("inside");
+        assert_eq!(log_det, transform.linear_scale_log_det());
+        assert!(!fitted(Scaling::Standard, 0).is_linear());
+    }
+
+    #[test]
+    fn values_outside_are_named() {
+        let transform = fitted(Scaling::Standard, 0);
+        let good = [0.0, 1.0, 1.0, 1.0];
+        for (j, value, says) in [
+            (0, f64::NAN, "not a number"),
+            (0, f64::INFINITY, "not finite"),
+            (1, -0.5, "-0.5 is not a finite positive"),
+            (2, 5.0, "exactly on a bound of interval(-2,5)"),
+            (2, 7.0, "outside interval(-2,5)"),
+            (3, 1e-3, "exactly on a bound"),
+        ] {
+            let mut raw = good;
+            raw[j] = value;
+            let message = transform.forward(&raw, &mut [0.0; 4]).expect_err("outside").to_string();
+            let column = ["\"a\"", "\"b\"", "\"c\"", "\"d\""][j];
+            assert!(message.contains(says) && message.contains(column), "{message}");
+        }
+        assert!(matches!(transform.forward(&good[..3], &mut [0.0; 4]), Err(Error::Shape { .. })));
+        assert!(matches!(transform.forward(&good, &mut [0.0; 3]), Err(Error::Shape { .. })));
+        assert!(
+            TargetTransform::fit(&[], &TargetSettings::default(), &RowMajor::new(&[], 1).expect("empty"))
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn json_keeps_every_bit() {
+        for seed in 0..20 {
+            let transform = fitted(Scaling::Standard, seed);
+            let json = serde_json::to_string(&transform).expect("writes");
+            let back: TargetTransform = serde_json::from_str(&json).expect("reads");
+            back.validate().expect("valid");
+            for (a, b) in transform.columns.iter().zip(&back.columns) {
+                assert_eq!(a.centre.to_bits(), b.centre.to_bits());
+                assert_eq!(a.scale.to_bits(), b.scale.to_bits());
+            }
+            assert_eq!(transform, back);
+        }
+    }
+
+    #[test]
+    fn settings_read_from_toml() {
+        let text = "columns = [\"rate=log\", \"share=interval(0,1)\"]\nscaling = \"robust\"\n";
+        let settings: TargetSettings = toml::from_str(text).expect("reads");
+        assert_eq!(settings.scaling, Scaling::Robust);
+        assert_eq!(settings.columns[1].support, Support::Interval { low: 0.0, high: 1.0 });
+        assert_eq!(toml::to_string(&settings).expect("writes"), text);
+        assert!(toml::from_str::<TargetSettings>("columns = [\"share=interval(1,0)\"]").is_err());
+    }
+
+    #[test]
+    fn hostile_files_are_refused() {
+        for column in [
+            r#"{"name":"a","support":"log","centre":"0","scale":"0"}"#,
+            r#"{"name":"a","support":"log","centre":"0","scale":"-1"}"#,
+            r#"{"name":"a","support":"log","centre":"inf","scale":"1"}"#,
+            r#"{"name":"a","support":"log","centre":null,"scale":"1"}"#,
+            r#"{"name":"a","support":"interval(2,1)","centre":"0","scale":"1"}"#,
+        ] {
+            let json = format!(r#"{{"columns":[{column}]}}"#);
+            let refused = match serde_json::from_str::<TargetTransform>(&json) {
+                Ok(transform) => transform.validate().is_err(),
+                Err(_) => true,
+            };
+            assert!(refused, "{json}");
+        }
+        let empty: TargetTransform = serde_json::from_str(r#"{"columns":[]}"#).expect("reads");
+        assert!(empty.validate().is_err());
+    }
+}
