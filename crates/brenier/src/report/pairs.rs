@@ -254,7 +254,7 @@ impl PairPlot {
         let [below, beside] = lines.map(|lines| 1.25 * lines as f64 * font);
         let left =
             if self.names.len() > 1 { tick_ems * font + beside + 0.5 * font + 8.0 } else { 1.5 * font };
-        let bottom = 6.0 + 1.5 * font + below;
+        let bottom = 6.0 + 1.9 * font + below;
         // With more than one quantity the legend finds room in the empty corner.
         let top = if self.names.len() > 1 {
             8.0
