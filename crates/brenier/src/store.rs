@@ -368,7 +368,7 @@ fn decode<H: DeserializeOwned>(mut source: impl Read, length: u64) -> Result<(H,
     fill(&mut source, &mut prefix)?;
     let [size @ .., first] = prefix;
     let size = u64::from_le_bytes(size);
-    if size > MAX_HEADER_BYTES || size < 2 || first != b'{' {
+    if !(2..=MAX_HEADER_BYTES).contains(&size) || first != b'{' {
         return Err(Fault::NotOurs("it does not begin with a safetensors header".to_owned()));
     }
     let present = length - LENGTH_BYTES;
@@ -630,8 +630,11 @@ mod tests {
         bytes
     }
 
+    /// Name, type, shape and offsets of a tensor.
+    type Line<'a> = (&'a str, &'a str, &'a [u64], [u64; 2]);
+
     /// A container whose check sums are right and whose table may lie.
-    fn forged(entries: &[(&str, &str, &[u64], [u64; 2])], data: &[u8]) -> Vec<u8> {
+    fn forged(entries: &[Line<'_>], data: &[u8]) -> Vec<u8> {
         let entries: Vec<(&str, Entry)> = entries
             .iter()
             .map(|&(name, dtype, shape, data_offsets)| {
@@ -783,10 +786,9 @@ mod tests {
     #[test]
     fn lying_tables_are_refused() {
         let data = [0; 16];
-        let good: &[(&str, &str, &[u64], [u64; 2])] =
-            &[("a", "F32", &[2], [0, 8]), ("b", "F64", &[], [8, 16])];
+        let good: &[Line<'_>] = &[("a", "F32", &[2], [0, 8]), ("b", "F64", &[], [8, 16])];
         parse(&forged(good, &data)).unwrap();
-        let bad: &[&[(&str, &str, &[u64], [u64; 2])]] = &[
+        let bad: &[&[Line<'_>]] = &[
             &[("a", "F32", &[2], [0, 8])],                                 // bytes left over
             &[("a", "F32", &[2], [0, 8]), ("b", "F32", &[3], [4, 16])],    // overlap
             &[("a", "F32", &[1], [0, 4]), ("b", "F64", &[], [8, 16])],     // gap
