@@ -98,7 +98,8 @@ fn line_search<E>(
         if !(here.is_finite() && here_slope.is_finite()) || !decreased || here > low_value {
             // Too far: the bracket's upper end comes down to t, by a quadratic model where there is one.
             high = t;
-            let model = low_slope * (t - low) * (t - low) / (2.0 * (here - low_value - low_slope * (t - low)));
+            let model =
+                low_slope * (t - low) * (t - low) / (2.0 * (here - low_value - low_slope * (t - low)));
             let guess = low - model;
             let (left, right) = (low + 0.1 * (high - low), low + 0.5 * (high - low));
             t = if guess.is_finite() { guess.clamp(left, right) } else { right };

@@ -60,7 +60,10 @@ impl InverseSettings {
     /// Checks every value.
     pub fn validate(&self) -> Result<()> {
         if !(self.tolerance >= 1e-13 && self.tolerance < 1.0) {
-            return Err(Error::setting("tolerance", format!("{} is not between 1e-13 and 1", self.tolerance)));
+            return Err(Error::setting(
+                "tolerance",
+                format!("{} is not between 1e-13 and 1", self.tolerance),
+            ));
         }
         if self.max_iterations == 0 {
             return Err(Error::setting("max_iterations", "must be at least 1"));
@@ -97,6 +100,42 @@ struct Rows {
 impl Rows {
     fn len(&self) -> usize {
         self.id.len()
+    }
+
+    /// Removes and returns the marked rows.
+    fn take_where(&mut self, marked: &[bool]) -> Rows {
+        let n = self.n;
+        let mut taken = rows_at(n, Vec::new(), Vec::new(), Vec::new());
+        for row in (0..self.len()).filter(|&row| marked[row]) {
+            taken.id.push(self.id[row]);
+            taken.observation.push(self.observation[row]);
+            taken.step.push(self.step[row]);
+            taken.merit.push(self.merit[row]);
+            taken.residual.push(self.residual[row]);
+            taken.rounds.push(self.rounds[row]);
+            taken.z.extend_from_slice(&self.z[row * n..(row + 1) * n]);
+            taken.x.extend_from_slice(&self.x[row * n..(row + 1) * n]);
+            taken.direction.extend_from_slice(&self.direction[row * n..(row + 1) * n]);
+            taken.factor.extend_from_slice(&self.factor[row * n * n..(row + 1) * n * n]);
+        }
+        if taken.len() > 0 {
+            self.retain(|row| !marked[row]);
+        }
+        taken
+    }
+
+    /// Puts rows back.
+    fn append(&mut self, mut other: Rows) {
+        self.id.append(&mut other.id);
+        self.observation.append(&mut other.observation);
+        self.step.append(&mut other.step);
+        self.merit.append(&mut other.merit);
+        self.residual.append(&mut other.residual);
+        self.rounds.append(&mut other.rounds);
+        self.z.append(&mut other.z);
+        self.x.append(&mut other.x);
+        self.direction.append(&mut other.direction);
+        self.factor.append(&mut other.factor);
     }
 
     /// Keeps the rows for which `keep` holds, in order.
@@ -212,7 +251,7 @@ impl PcpInverter {
         } else {
             let coarse_given: Vec<f32> = given.iter().map(|&y| y as f32).collect();
             let coarse = self.coarse.context_records(&coarse_given, observations);
-            let mut rows = self.start(z, observation, observations, &coarse, &fine, settings)?;
+            let mut rows = self.start(z, observation, observations, &coarse, settings);
             self.solve(&mut rows, &coarse, &fine, settings, &mut answer);
         }
         let worst = answer.inversion.residuals.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
@@ -237,9 +276,8 @@ impl PcpInverter {
         observation: &[u32],
         observations: usize,
         coarse: &[f32],
-        fine: &[f64],
         settings: &InverseSettings,
-    ) -> Result<Rows> {
+    ) -> Rows {
         let n = self.fine.layout.shape.target;
         let count = observation.len();
         let mut rows = rows_at(n, (0..count as u32).collect(), observation.to_vec(), z.to_vec());
@@ -247,15 +285,15 @@ impl PcpInverter {
         for &o in observation {
             draws[o as usize] += 1;
         }
-        let centred: Vec<u32> = (0..observations as u32).filter(|&o| draws[o as usize] >= CENTRED_FROM).collect();
+        let centred: Vec<u32> =
+            (0..observations as u32).filter(|&o| draws[o as usize] >= CENTRED_FROM).collect();
         if centred.is_empty() {
-            return Ok(rows);
+            return rows;
         }
         let ids: Vec<u32> = (0..centred.len() as u32).collect();
         let mut centres = rows_at(n, ids, centred.clone(), vec![0.0; centred.len() * n]);
         // The centre need not be exact: single-precision Newton is enough.
-        self.coarse.newton(&mut centres, coarse, COARSE, settings.max_iterations, |_, _| {});
-        let _ = fine;
+        self.coarse.newton(&mut centres, coarse, COARSE, settings.max_iterations);
         let mut place = vec![usize::MAX; observations];
         for (row, &o) in centres.observation.iter().enumerate() {
             place[o as usize] = row;
@@ -272,7 +310,7 @@ impl PcpInverter {
                 *x += c;
             }
         }
-        Ok(rows)
+        rows
     }
 
     fn solve(
@@ -284,12 +322,10 @@ impl PcpInverter {
         answer: &mut Answer,
     ) {
         let coarse_tolerance = COARSE.max(settings.tolerance);
-        self.coarse.newton(rows, coarse, coarse_tolerance, settings.max_iterations, |_, _| {});
+        self.coarse.newton(rows, coarse, coarse_tolerance, settings.max_iterations);
         self.fine.polish(rows, fine, settings.tolerance, |rows, row| answer.take(rows, row));
         if rows.len() > 0 {
-            self.fine.newton(rows, fine, settings.tolerance, settings.max_iterations, |rows, row| {
-                answer.take(rows, row);
-            });
+            self.fine.newton(rows, fine, settings.tolerance, settings.max_iterations);
         }
         for row in 0..rows.len() {
             answer.take(rows, row);
@@ -306,7 +342,8 @@ impl PcpInverter {
     ) -> Result<()> {
         let map = &self.fine;
         let (n, stride) = (map.layout.shape.target, map.layout.record);
-        let spans = z.par_chunks(ROWS * n).zip(observation.par_chunks(ROWS)).zip(answer.x.par_chunks_mut(ROWS * n));
+        let spans =
+            z.par_chunks(ROWS * n).zip(observation.par_chunks(ROWS)).zip(answer.x.par_chunks_mut(ROWS * n));
         let outputs = answer
             .inversion
             .iterations
@@ -326,7 +363,8 @@ impl PcpInverter {
                     Ok(map.potential_sum(shard, x, count) - linear)
                 };
                 let start = vec![0.0; count * n];
-                let minimum = lbfgs::minimise(&start, settings.tolerance, settings.max_iterations, &mut objective)?;
+                let minimum =
+                    lbfgs::minimise(&start, settings.tolerance, settings.max_iterations, &mut objective)?;
                 x.copy_from_slice(&minimum.x);
                 iterations.fill(minimum.iterations);
                 for (residual, row) in residuals.iter_mut().zip(minimum.gradient.chunks_exact(n)) {
@@ -370,7 +408,9 @@ fn rows_at(n: usize, id: Vec<u32>, observation: Vec<u32>, z: Vec<f64>) -> Rows {
 }
 
 fn largest(values: &[f64]) -> f64 {
-    values.iter().fold(0.0, |most, value| if value.abs() > most || value.is_nan() { value.abs() } else { most })
+    values
+        .iter()
+        .fold(0.0, |most, value| if value.abs() > most || value.is_nan() { value.abs() } else { most })
 }
 
 impl<T: Real> PcpMap<T> {
@@ -387,18 +427,10 @@ impl<T: Real> PcpMap<T> {
 
     /// Damped Newton on all rows until each has ‖F‖∞ ≤ tolerance or cannot be improved in this precision.
     ///
-    /// Solved rows are handed to `done` and dropped when the tolerance is this call's to certify (T = f64); in
-    /// single precision all rows stay, at their best point, with the factor of H there.
-    fn newton(
-        &self,
-        rows: &mut Rows,
-        records: &[T],
-        tolerance: f64,
-        max_rounds: u32,
-        mut done: impl FnMut(&Rows, usize),
-    ) {
+    /// Finished rows rest while the others go on; in the end all are back, in no particular order, each at its
+    /// best point with the factor of H there.
+    fn newton(&self, rows: &mut Rows, records: &[T], tolerance: f64, max_rounds: u32) {
         let (n, stride) = (self.layout.shape.target, self.layout.record);
-        let is_final = size_of::<T>() == size_of::<f64>();
         rows.step.fill(0.0);
         rows.merit.fill(f64::INFINITY);
         let mut resting = Vec::new();
@@ -414,7 +446,9 @@ impl<T: Real> PcpMap<T> {
                     self.evaluate(shard, contexts, trial, count);
                     for b in 0..count {
                         let row = b * n..(b + 1) * n;
-                        for (misfit, (z, target)) in misfit.iter_mut().zip(shard.z[row.clone()].iter().zip(&span.z[row.clone()])) {
+                        for (misfit, (z, target)) in
+                            misfit.iter_mut().zip(shard.z[row.clone()].iter().zip(&span.z[row.clone()]))
+                        {
                             *misfit = z.to_f64() - target;
                         }
                         let merit: f64 = misfit.iter().map(|f| f * f).sum();
@@ -442,26 +476,9 @@ impl<T: Real> PcpMap<T> {
             );
             // A start that cannot be evaluated at all halves a zero step for ever: it is given up as well.
             let stuck = |rows: &Rows, row: usize| rows.step[row] < 1e-6;
-            if is_final {
-                let (mut solved, mut lost) = (Vec::new(), Vec::new());
-                for row in 0..rows.len() {
-                    if rows.residual[row] <= tolerance {
-                        solved.push(row);
-                    } else if stuck(rows, row) {
-                        lost.push(row);
-                    }
-                }
-                for &row in solved.iter().chain(&lost) {
-                    done(rows, row);
-                }
-                rows.retain(|row| rows_contains(&solved, row) && rows_contains(&lost, row));
-            } else {
-                let finished = |rows: &Rows, row: usize| rows.residual[row] <= tolerance || stuck(rows, row);
-                let set_aside: Vec<bool> = (0..rows.len()).map(|row| finished(rows, row)).collect();
-                if set_aside.iter().any(|&aside| aside) {
-                    resting.push(rows.take_where(&set_aside));
-                }
-            }
+            let finished: Vec<bool> =
+                (0..rows.len()).map(|row| rows.residual[row] <= tolerance || stuck(rows, row)).collect();
+            resting.push(rows.take_where(&finished));
             if rows.len() == 0 {
                 break;
             }
@@ -499,7 +516,8 @@ impl<T: Real> PcpMap<T> {
                         let residual = largest(direction);
                         span.rounds[b] += 1;
                         // step < 0 marks a row that stopped contracting.
-                        span.step[b] = if round > 0 && !(residual < 0.5 * span.residual[b]) { -1.0 } else { 1.0 };
+                        span.step[b] =
+                            if round > 0 && !(residual < 0.5 * span.residual[b]) { -1.0 } else { 1.0 };
                         span.residual[b] = residual;
                         if residual > tolerance && span.step[b] > 0.0 {
                             spd::solve(&span.factor[b * n * n..(b + 1) * n * n], direction);
@@ -529,7 +547,8 @@ impl<T: Real> PcpMap<T> {
 
     /// ∇G alone, without Jacobians: features up, δ down, ∂s_K/∂x = Σ_k gate_k ⊙ X_kᵀ δ_k (δ_K = 1).
     fn gradient(&self, shard: &mut Shard<T>, contexts: Contexts<'_, T>, x: &[T], rows: usize) {
-        let (n, w, depth) = (self.layout.shape.target, self.layout.shape.feature_width, self.layout.shape.depth);
+        let (n, w, depth) =
+            (self.layout.shape.target, self.layout.shape.feature_width, self.layout.shape.depth);
         for k in 0..depth {
             let (layer, above) = (&self.layout.layers[k], &self.layout.layers[k + 1]);
             let input = &self.parameters[layer.input.clone()];
@@ -555,14 +574,20 @@ impl<T: Real> PcpMap<T> {
                             axpy(T::ONE, c, features);
                         }
                         for j in 0..n {
-                            axpy(here[layer.gate.start + j] * x[b * n + j], &input[j * w..(j + 1) * w], features);
+                            axpy(
+                                here[layer.gate.start + j] * x[b * n + j],
+                                &input[j * w..(j + 1) * w],
+                                features,
+                            );
                         }
                         for (feature, slope) in features.iter_mut().zip(sigmoid.iter_mut()) {
                             (*feature, *slope) = softplus(*feature);
                         }
                         if let Some(gated) = gated.as_deref_mut() {
                             let p = &above.of(record)[above.p.clone()];
-                            for ((gated, &p), &feature) in gated[b * w..(b + 1) * w].iter_mut().zip(p).zip(features.iter()) {
+                            for ((gated, &p), &feature) in
+                                gated[b * w..(b + 1) * w].iter_mut().zip(p).zip(features.iter())
+                            {
                                 *gated = p * feature;
                             }
                         }
@@ -575,20 +600,15 @@ impl<T: Real> PcpMap<T> {
         for k in (0..depth).rev() {
             let above = &self.layout.layers[k + 1];
             let (lower, upper) = shard.hidden.split_at_mut(k + 1);
-            let this = &mut lower[k];
-            let next = upper.first_mut();
-            if let Some(next) = next {
+            if let Some(next) = upper.first_mut() {
                 let weight = columns(&self.parameters[above.feature.clone()], w, w, w);
                 let dst = columns_mut(&mut next.back, w, rows, w);
                 product(dst, Accum::Replace, weight.transpose(), columns(&next.delta, w, rows, w));
             }
-            let next = shard.hidden.get(k + 1);
-            let _ = next;
             let layer = &self.layout.layers[k];
             let input = &self.parameters[layer.input.clone()];
             let head_weight = &self.parameters[head.feature.clone()];
             let head_input = &self.parameters[head.input.clone()];
-            let (lower, upper) = shard.hidden.split_at_mut(k + 1);
             let (this, next) = (&mut lower[k], upper.first());
             let (z, output) = (&mut shard.z, &mut shard.output);
             vectorised(

@@ -10,10 +10,12 @@
 mod adjoint;
 mod features;
 mod init;
+mod inverse;
 mod shape;
 mod step;
 
 pub use init::Initialisation;
+pub use inverse::{InverseSettings, PcpInverter, Solver};
 pub use shape::{OutputActivation, PcpShape};
 pub use step::PcpWorkspace;
 

@@ -1,0 +1,96 @@
+//! What a training run tells while it runs; the library itself never prints.
+
+use serde::{Deserialize, Serialize};
+
+/// One validation of a training run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Steps taken.
+    pub step: u64,
+    /// Passes over the training rows, with fraction.
+    pub epoch: f64,
+    /// Mean training loss since the last validation (standardised units).
+    pub train_nll: f64,
+    /// Mean negative log-likelihood of the validation rows (standardised units).
+    pub valid_nll: f64,
+    /// The best so far.
+    pub best_valid_nll: f64,
+    /// Adam's step size.
+    pub learning_rate: f64,
+    /// Drops of the learning rate so far.
+    pub drops: u32,
+}
+
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stop {
+    /// The validation loss no longer improved.
+    Converged,
+    /// The last epoch was reached.
+    Epochs,
+    /// The time budget was used up.
+    Minutes,
+    /// The user asked for it.
+    Interrupted,
+    /// The loss was not finite again and again; the best weights were kept.
+    Diverged,
+}
+
+/// An event of a training run.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum Event {
+    /// The run begins or goes on.
+    Started {
+        /// Rows trained on.
+        train_rows: usize,
+        /// Rows held out.
+        valid_rows: usize,
+        /// Parameters of the map.
+        parameters: usize,
+        /// The step a checkpoint was resumed at; 0 for a fresh run.
+        resumed_at: u64,
+        /// Steps at the most.
+        max_steps: u64,
+    },
+    /// A validation.
+    Validated(Progress),
+    /// A loss or gradient that was not finite: the run went back to the best weights with a smaller step.
+    Recovered {
+        /// The step at which it happened.
+        step: u64,
+        /// What was not finite, and where.
+        cause: String,
+        /// The step size from here on.
+        learning_rate: f64,
+    },
+    /// The run ended.
+    Finished {
+        /// Why.
+        stop: Stop,
+        /// Steps taken.
+        steps: u64,
+        /// The best validation loss.
+        best_valid_nll: f64,
+        /// The step it was reached at.
+        best_step: u64,
+    },
+}
+
+/// Receives the events of a run: a progress bar, a log, a callback.
+pub trait Observer {
+    /// Called from the training thread; keep it short.
+    fn event(&mut self, event: &Event);
+
+    /// Called after every step with the step's number; for progress bars.
+    fn stepped(&mut self, _step: u64) {}
+}
+
+/// Ignores every event.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Observer for Silent {
+    fn event(&mut self, _event: &Event) {}
+}

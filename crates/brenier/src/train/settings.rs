@@ -1,0 +1,103 @@
+//! Settings of a training run: one struct for TOML, command line and library.
+
+use serde::{Deserialize, Serialize};
+
+use super::AdamSettings;
+use crate::{Error, Result};
+
+/// How a map is trained.
+///
+/// Minibatch Adam; every [`validate_every`](Self::validate_every) steps the validation rows are scored, the
+/// best weights copied, and the learning rate multiplied by [`drop_factor`](Self::drop_factor) when
+/// [`patience`](Self::patience) validations in a row brought nothing better. The run ends at the drop number
+/// [`max_drops`](Self::max_drops), after [`epochs`](Self::epochs) epochs or [`minutes`](Self::minutes) minutes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TrainSettings {
+    /// Rows a step.
+    pub batch_size: usize,
+    /// Adam's step size at the start.
+    pub learning_rate: f64,
+    /// Passes over the training rows at the most.
+    pub epochs: u32,
+    /// Steps between validations; 0 chooses at least 50, and as many as keep validation below a fifth of the time.
+    pub validate_every: usize,
+    /// Validations without improvement before the learning rate drops.
+    pub patience: u32,
+    /// Factor of a drop.
+    pub drop_factor: f64,
+    /// The drop that ends the run.
+    pub max_drops: u32,
+    /// Whether a drop goes back to the best weights so far.
+    pub rewind: bool,
+    /// Fraction of the rows held out for validation.
+    pub valid_fraction: f64,
+    /// Rows held out for validation at the most.
+    pub max_valid_rows: usize,
+    /// Time budget in minutes.
+    pub minutes: Option<f64>,
+    /// Adam's constants and the weight decay.
+    pub adam: AdamSettings,
+}
+
+impl Default for TrainSettings {
+    fn default() -> Self {
+        Self {
+            batch_size: 64,
+            learning_rate: 0.005,
+            epochs: 1000,
+            validate_every: 0,
+            patience: 20,
+            drop_factor: 0.5,
+            max_drops: 4,
+            rewind: true,
+            valid_fraction: 0.1,
+            max_valid_rows: 20_000,
+            minutes: None,
+            adam: AdamSettings::default(),
+        }
+    }
+}
+
+impl TrainSettings {
+    /// Checks every value.
+    pub fn validate(&self) -> Result<()> {
+        let within = |name: &str, value: f64, low: f64, high: f64| {
+            if value > low && value < high {
+                Ok(())
+            } else {
+                Err(Error::setting(name, format!("{value} is not between {low} and {high}")))
+            }
+        };
+        let positive = |name: &str, value: usize| {
+            if value > 0 { Ok(()) } else { Err(Error::setting(name, "must be at least 1")) }
+        };
+        positive("batch_size", self.batch_size)?;
+        if self.batch_size > 1 << 20 {
+            return Err(Error::setting("batch_size", format!("{} is more than 1048576", self.batch_size)));
+        }
+        positive("epochs", self.epochs as usize)?;
+        positive("patience", self.patience as usize)?;
+        positive("max_drops", self.max_drops as usize)?;
+        positive("max_valid_rows", self.max_valid_rows)?;
+        within("learning_rate", self.learning_rate, 0.0, 10.0)?;
+        within("drop_factor", self.drop_factor, 0.0, 1.0)?;
+        within("valid_fraction", self.valid_fraction, 0.0, 1.0)?;
+        within("beta1", self.adam.beta1, -1e-300, 1.0)?;
+        within("beta2", self.adam.beta2, -1e-300, 1.0)?;
+        within("epsilon", self.adam.epsilon, 0.0, 1.0)?;
+        within("weight_decay", self.adam.weight_decay, -1e-300, 1e3)?;
+        if let Some(minutes) = self.minutes {
+            within("minutes", minutes, 0.0, 1e6)?;
+        }
+        Ok(())
+    }
+
+    /// Steps between validations for a validation set of `valid_rows` rows.
+    pub(crate) fn validation_interval(&self, valid_rows: usize) -> usize {
+        match self.validate_every {
+            0 => 50.max(2 * valid_rows.div_ceil(self.batch_size)),
+            steps => steps,
+        }
+    }
+}
