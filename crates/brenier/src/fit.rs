@@ -1,0 +1,317 @@
+//! From a table to a trained posterior: settings, split, transforms, training.
+
+use std::sync::atomic::AtomicBool;
+
+use rand::seq::SliceRandom;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::data::{Selection, Table, resolve_pair};
+use crate::map::pcp::{Initialisation, OutputActivation, PcpMap, PcpShape};
+use crate::posterior::{Header, Posterior, TrainingSummary};
+use crate::train::{self, Checkpoint, Control, Dataset, Observer, TrainSettings};
+use crate::transform::{
+    ColumnSettings, GivenSettings, GivenTransform, PcaSettings, Rows, Scaling, TargetSettings, TargetTransform,
+};
+use crate::{Error, Result};
+
+/// The transport map to train.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// The gradient of a partially input-convex network.
+    #[default]
+    PcpMap,
+}
+
+/// The sizes of the network; `None` chooses by the table.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NetworkSettings {
+    /// Width of the layers that carry the target.
+    pub feature_width: Option<usize>,
+    /// Width of the layers that carry the given variables.
+    pub context_width: Option<usize>,
+    /// Number of hidden layers.
+    pub depth: Option<usize>,
+    /// Activation of the network's output.
+    pub output: OutputActivation,
+    /// How the parameters start.
+    pub initialisation: Initialisation,
+}
+
+/// Everything that decides a fit besides the table.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FitSettings {
+    /// The method.
+    pub method: Method,
+    /// The columns x to learn the distribution of.
+    pub target: Option<Selection>,
+    /// The columns y it is conditioned on; none for an unconditional map.
+    pub given: Option<Selection>,
+    /// Supports of columns, as in `rate=log` or `p=interval(0,1)`.
+    pub support: Vec<ColumnSettings>,
+    /// Scaling of the columns.
+    pub scaling: Scaling,
+    /// Principal components of the given columns: a count, or a fraction of the variance to keep.
+    pub pca: Option<PcaSettings>,
+    /// Seed of split, initial weights and batches.
+    pub seed: u64,
+    /// The network.
+    pub network: NetworkSettings,
+    /// The training.
+    pub train: TrainSettings,
+}
+
+impl FitSettings {
+    /// Indices of the target and given columns among `names`.
+    pub fn columns(&self, names: &[String]) -> Result<(Vec<usize>, Vec<usize>)> {
+        let target = self.target.as_ref().ok_or_else(|| {
+            Error::setting("target", "name the columns to learn, as in --target x1,x2 or --target x1..x4")
+        })?;
+        let none = Selection::Columns(Vec::new());
+        let (target, given) = resolve_pair(target, self.given.as_ref().unwrap_or(&none), names)?;
+        if target.is_empty() {
+            return Err(Error::setting("target", "names no column"));
+        }
+        Ok((target, given))
+    }
+
+    /// Sizes of the network for n target and m given (transformed) variables.
+    fn shape(&self, target: usize, given: usize, rows: usize) -> PcpShape {
+        // Measured in docs/performance.md: wider pays once there are rows enough to fit it.
+        let width = self.network.feature_width.unwrap_or(if rows >= 5000 || target > 8 { 128 } else { 64 });
+        PcpShape {
+            target,
+            given,
+            feature_width: width,
+            context_width: self.network.context_width.unwrap_or(width),
+            depth: self.network.depth.unwrap_or(2),
+            output: self.network.output,
+        }
+    }
+}
+
+/// What surrounds a fit.
+pub struct FitControl<'a> {
+    /// Receives the training's events.
+    pub observer: &'a mut dyn Observer,
+    /// Set from elsewhere to end the training with the best weights so far.
+    pub stop: &'a AtomicBool,
+    /// Where the state is saved (its `identity` is filled in), if anywhere.
+    pub checkpoint: Option<Checkpoint>,
+}
+
+/// A trained posterior and what a user should know about the table.
+pub struct Fitted {
+    /// The model.
+    pub posterior: Posterior,
+    /// Constant or doubled columns, short tables and the like.
+    pub warnings: Vec<String>,
+}
+
+/// One side's columns of the training rows, named as in the user's table.
+struct TrainingRows<'a> {
+    table: &'a Table,
+    columns: &'a [usize],
+    rows: &'a [u32],
+}
+
+impl Rows for TrainingRows<'_> {
+    fn count(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn read(&self, index: usize, row: &mut [f64]) {
+        let source = self.table.row(self.rows[index] as usize);
+        for (value, &column) in row.iter_mut().zip(self.columns) {
+            *value = source[column];
+        }
+    }
+
+    fn describe(&self, index: usize) -> String {
+        format!("row {}", self.rows[index] + 1)
+    }
+}
+
+/// Fits a map to `table`, whose columns are looked up by the settings' selections.
+///
+/// The table is consumed: it is dropped before training starts.
+pub fn fit(table: Table, settings: &FitSettings, control: FitControl<'_>) -> Result<Fitted> {
+    settings.train.validate()?;
+    let (target_columns, given_columns) = settings.columns(table.names())?;
+    let name = |columns: &[usize]| columns.iter().map(|&c| table.names()[c].clone()).collect::<Vec<_>>();
+    let (target_names, given_names) = (name(&target_columns), name(&given_columns));
+    let mut warnings = table_warnings(&table, &target_columns, &given_columns)?;
+    let (train_rows, valid_rows) = split(table.rows(), &settings.train, settings.seed)?;
+
+    let (target_support, given_support) = supports(settings, &target_names, &given_names)?;
+    let rows = TrainingRows { table: &table, columns: &target_columns, rows: &train_rows };
+    let target_settings = TargetSettings { columns: target_support, scaling: settings.scaling };
+    let target_transform = TargetTransform::fit(&target_names, &target_settings, &rows)?;
+    let rows = TrainingRows { table: &table, columns: &given_columns, rows: &train_rows };
+    let given_settings = GivenSettings { columns: given_support, scaling: settings.scaling, pca: settings.pca };
+    let (given_transform, given_warnings) = GivenTransform::fit(&given_names, &given_settings, &rows)?;
+    warnings.extend(given_warnings);
+
+    let data = dataset(&table, &target_columns, &given_columns, &target_transform, &given_transform)?;
+    let data_sha256 = table.hash();
+    drop(table);
+
+    let shape = settings.shape(data.target, data.given, train_rows.len());
+    let mut map = PcpMap::<f32>::initial(shape, settings.network.initialisation, settings.seed)?;
+    let checkpoint = control.checkpoint.map(|plan| Checkpoint { identity: identity(settings, &data_sha256), ..plan });
+    let outcome = train::train(
+        &mut map,
+        &data,
+        &train_rows,
+        &valid_rows,
+        &settings.train,
+        settings.seed,
+        Control { observer: control.observer, stop: control.stop, checkpoint },
+    )?;
+    if outcome.stop == train::Stop::Diverged {
+        warnings.push(
+            "the training loss was not finite again and again; the best weights before that were kept \
+             (a lower --learning-rate or --scaling robust may help)"
+                .into(),
+        );
+    }
+    let header = Header {
+        kind: Header::KIND.into(),
+        brenier_version: env!("CARGO_PKG_VERSION").into(),
+        method: settings.method,
+        // How long a run may take decides no bit of it unless it was cut short.
+        settings: FitSettings {
+            train: TrainSettings { minutes: None, ..settings.train.clone() },
+            ..settings.clone()
+        },
+        target_names,
+        given_names,
+        shape,
+        target_transform,
+        given_transform,
+        training: TrainingSummary {
+            stop: outcome.stop,
+            steps: outcome.steps,
+            best_step: outcome.best_step,
+            best_valid_nll: outcome.best_valid_nll,
+            train_rows: train_rows.len(),
+            valid_rows: valid_rows.len(),
+        },
+        seed: settings.seed,
+        data_sha256,
+    };
+    Ok(Fitted { posterior: Posterior::new(header, map, outcome.history), warnings })
+}
+
+/// What a checkpoint belongs to: the settings (the time budget aside) and the data.
+fn identity(settings: &FitSettings, data_sha256: &str) -> String {
+    let timeless = FitSettings { train: TrainSettings { minutes: None, ..settings.train.clone() }, ..settings.clone() };
+    let text = serde_json::to_string(&timeless).expect("settings are plain data");
+    let digest = Sha256::new().chain_update(text).chain_update(data_sha256).finalize();
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Constant target columns are an error, constant given and doubled columns a warning.
+fn table_warnings(table: &Table, target: &[usize], given: &[usize]) -> Result<Vec<String>> {
+    let mut warnings = Vec::new();
+    for (a, b) in table.duplicate_columns() {
+        let (first, second) = (&table.names()[a], &table.names()[b]);
+        let both_target = target.contains(&a) && target.contains(&b);
+        let crossing = target.contains(&a) != target.contains(&b);
+        let all = target.iter().chain(given);
+        if both_target {
+            return Err(Error::Columns(format!(
+                "the target columns {first} and {second} are equal in every row: their joint density does not \
+                 exist; leave one of them out of --target"
+            )));
+        } else if crossing && all.clone().any(|c| c == &a) && all.clone().any(|c| c == &b) {
+            warnings.push(format!(
+                "columns {first} and {second} are equal in every row: the target is known exactly from the given \
+                 columns and its density has no finite limit"
+            ));
+        } else if given.contains(&a) && given.contains(&b) {
+            warnings.push(format!("given columns {first} and {second} are equal in every row; one is enough"));
+        }
+    }
+    Ok(warnings)
+}
+
+/// The supports of the target's and of the given columns; a name in neither is an error.
+fn supports(
+    settings: &FitSettings,
+    target: &[String],
+    given: &[String],
+) -> Result<(Vec<ColumnSettings>, Vec<ColumnSettings>)> {
+    for column in &settings.support {
+        if !target.contains(&column.name) && !given.contains(&column.name) {
+            return Err(Error::setting(
+                "support",
+                format!("{} is neither a target nor a given column", column.name),
+            ));
+        }
+    }
+    let of = |names: &[String]| settings.support.iter().filter(|c| names.contains(&c.name)).cloned().collect();
+    Ok((of(target), of(given)))
+}
+
+/// Training and validation rows by the seed.
+fn split(rows: usize, settings: &TrainSettings, seed: u64) -> Result<(Vec<u32>, Vec<u32>)> {
+    if rows < 10 {
+        return Err(Error::Columns(format!(
+            "the table has {rows} {}: a fit needs at least 10, and hundreds to be useful",
+            if rows == 1 { "row" } else { "rows" }
+        )));
+    }
+    let count = u32::try_from(rows).map_err(|_| Error::Columns(format!("{rows} rows are more than 2^32 − 1")))?;
+    let mut order: Vec<u32> = (0..count).collect();
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    rng.set_stream(u64::MAX);
+    order.shuffle(&mut rng);
+    let held_out = ((rows as f64 * settings.valid_fraction).round() as usize).clamp(1, settings.max_valid_rows);
+    if held_out + 2 > rows {
+        return Err(Error::setting("valid_fraction", "leaves fewer than two rows to train on"));
+    }
+    let train = order.split_off(held_out);
+    Ok((train, order))
+}
+
+/// Every row as the map sees it, in single precision.
+fn dataset(
+    table: &Table,
+    target: &[usize],
+    given: &[usize],
+    target_transform: &TargetTransform,
+    given_transform: &GivenTransform,
+) -> Result<Dataset> {
+    let (n, m) = (target_transform.dim(), given_transform.output_dim());
+    let mut data = Dataset {
+        target: n,
+        given: m,
+        x: Vec::with_capacity(table.rows() * n),
+        y: Vec::with_capacity(table.rows() * m),
+    };
+    let (mut raw_x, mut raw_y) = (vec![0.0; n], vec![0.0; given.len()]);
+    let (mut x, mut y) = (vec![0.0; n], vec![0.0; m]);
+    for (index, row) in table.iter().enumerate() {
+        for (value, &column) in raw_x.iter_mut().zip(target) {
+            *value = row[column];
+        }
+        for (value, &column) in raw_y.iter_mut().zip(given) {
+            *value = row[column];
+        }
+        let named = |error: Error| match error {
+            Error::Domain(problem) => Error::Domain(format!("row {}: {problem}", index + 1)),
+            other => other,
+        };
+        target_transform.forward(&raw_x, &mut x).map_err(named)?;
+        given_transform.forward(&raw_y, &mut y).map_err(named)?;
+        data.x.extend(x.iter().map(|&value| value as f32));
+        data.y.extend(y.iter().map(|&value| value as f32));
+    }
+    Ok(data)
+}

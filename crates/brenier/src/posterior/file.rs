@@ -1,0 +1,179 @@
+//! The model file: what the header document says, and the tensors beside it. See `docs/model-file.md`.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::Posterior;
+use crate::fit::{FitSettings, Method};
+use crate::map::pcp::{PcpMap, PcpShape};
+use crate::map::{ConditionalMap, Constraint};
+use crate::store::{self, Tensor, TensorValues};
+use crate::train::{Progress, Stop};
+use crate::transform::{GivenTransform, TargetTransform};
+use crate::{Error, Result};
+
+/// Name of the tensor with the components of the given columns' PCA.
+const PCA: &str = "given.pca.components";
+/// Name of the tensor with the training history.
+const HISTORY: &str = "training.history";
+
+/// How the training went.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrainingSummary {
+    /// Why it ended.
+    pub stop: Stop,
+    /// Steps taken.
+    pub steps: u64,
+    /// The step whose weights the model holds.
+    pub best_step: u64,
+    /// Mean negative log-likelihood of the validation rows there (standardised units).
+    pub best_valid_nll: f64,
+    /// Rows trained on.
+    pub train_rows: usize,
+    /// Rows held out for validation.
+    pub valid_rows: usize,
+}
+
+/// The header document of a model file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Header {
+    /// [`Header::KIND`].
+    pub kind: String,
+    /// Version of the program that wrote the file.
+    pub brenier_version: String,
+    /// The kind of map.
+    pub method: Method,
+    /// The settings of the fit.
+    pub settings: FitSettings,
+    /// Target columns, in order.
+    pub target_names: Vec<String>,
+    /// Given columns, in order.
+    pub given_names: Vec<String>,
+    /// Sizes of the network.
+    pub shape: PcpShape,
+    /// From the user's target columns to the variable the map sees.
+    pub target_transform: TargetTransform,
+    /// From the user's given columns to the variable the map sees.
+    pub given_transform: GivenTransform,
+    /// How the training went.
+    pub training: TrainingSummary,
+    /// Seed of the fit.
+    pub seed: u64,
+    /// SHA-256 of the table's names and values.
+    pub data_sha256: String,
+}
+
+impl Header {
+    /// The value of `kind` in a model file.
+    pub const KIND: &str = "posterior map";
+}
+
+impl Posterior {
+    /// Writes the model, atomically.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        store::write(path, &self.header, &self.to_tensors())
+    }
+
+    fn to_tensors(&self) -> Vec<Tensor> {
+        let parameters = self.map.parameters();
+        let mut tensors: Vec<Tensor> = self
+            .map
+            .tensors()
+            .iter()
+            .map(|spec| Tensor {
+                name: format!("map.{}", spec.name),
+                shape: spec.shape(),
+                values: TensorValues::F32(spec.indices().map(|index| parameters[index]).collect()),
+            })
+            .collect();
+        if let Some(pca) = self.header.given_transform.pca() {
+            tensors.push(Tensor {
+                name: PCA.into(),
+                shape: pca.components_shape().to_vec(),
+                values: TensorValues::F64(pca.components().to_vec()),
+            });
+        }
+        let rows = self.history.iter().flat_map(|p| {
+            let (step, drops) = (p.step as f64, f64::from(p.drops));
+            [step, p.epoch, p.train_nll, p.valid_nll, p.best_valid_nll, p.learning_rate, drops]
+        });
+        tensors.push(Tensor {
+            name: HISTORY.into(),
+            shape: vec![self.history.len(), 7],
+            values: TensorValues::F64(rows.collect()),
+        });
+        tensors
+    }
+
+    /// Reads a model; a damaged or hostile file is an error that says what is wrong with it.
+    pub fn load(path: &Path) -> Result<Self> {
+        let (mut header, tensors): (Header, Vec<Tensor>) = store::read(path)?;
+        let wrong = |problem: String| Error::model(path, problem);
+        if header.kind != Header::KIND {
+            return Err(wrong(format!("holds a {}, not a model", header.kind)));
+        }
+        let take = |name: &str, shape: &[usize]| -> Result<&TensorValues> {
+            let tensor = tensors.iter().find(|tensor| tensor.name == name);
+            let tensor = tensor.ok_or_else(|| wrong(format!("the tensor {name} is missing")))?;
+            if tensor.shape != shape {
+                return Err(wrong(format!("the tensor {name} has shape {:?}, not {shape:?}", tensor.shape)));
+            }
+            if !tensor.all_finite() {
+                return Err(wrong(format!("the tensor {name} holds numbers that are not finite")));
+            }
+            Ok(&tensor.values)
+        };
+        if let Some(pca) = header.given_transform.pca_mut() {
+            let shape = pca.components_shape();
+            let TensorValues::F64(components) = take(PCA, &shape)? else {
+                return Err(wrong(format!("the tensor {PCA} is not F64")));
+            };
+            pca.set_components(components.clone()).map_err(|error| wrong(error.to_string()))?;
+        }
+        let checks = header.target_transform.validate().and_then(|()| header.given_transform.validate());
+        checks.and_then(|()| header.shape.validate()).map_err(|error| wrong(error.to_string()))?;
+        let names = (header.target_names.len(), header.given_names.len());
+        let inputs = (header.target_transform.dim(), header.given_transform.input_dim());
+        let sizes = (header.target_transform.dim(), header.given_transform.output_dim());
+        if names != inputs || sizes != (header.shape.target, header.shape.given) {
+            return Err(wrong("names, transforms and network do not fit together".into()));
+        }
+        // The tensors in the file bound what the shape may make us allocate.
+        let held: usize = tensors.iter().map(|tensor| tensor.values.len()).sum();
+        if header.shape.parameters() > held {
+            return Err(wrong("the network is larger than the tensors in the file".into()));
+        }
+        let mut map = PcpMap::from_parameters(header.shape, vec![0.0; header.shape.parameters()])?;
+        for spec in map.tensors() {
+            let name = format!("map.{}", spec.name);
+            let TensorValues::F32(values) = take(&name, &spec.shape())? else {
+                return Err(wrong(format!("the tensor {name} is not F32")));
+            };
+            if spec.constraint == Constraint::NonNegative && values.iter().any(|&value| value < 0.0) {
+                return Err(wrong(format!("the tensor {name} holds negative numbers: the potential is not convex")));
+            }
+            for (index, &value) in spec.indices().zip(values) {
+                map.parameters_mut()[index] = value;
+            }
+        }
+        let rows = tensors.iter().find(|t| t.name == HISTORY).and_then(|t| t.shape.first().copied()).unwrap_or(0);
+        let TensorValues::F64(history) = take(HISTORY, &[rows, 7])? else {
+            return Err(wrong(format!("the tensor {HISTORY} is not F64")));
+        };
+        let history = history
+            .chunks_exact(7)
+            .map(|row| Progress {
+                step: row[0] as u64,
+                epoch: row[1],
+                train_nll: row[2],
+                valid_nll: row[3],
+                best_valid_nll: row[4],
+                learning_rate: row[5],
+                drops: row[6] as u32,
+            })
+            .collect();
+        Ok(Self::new(header, map, history))
+    }
+}

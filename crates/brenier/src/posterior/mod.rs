@@ -1,0 +1,176 @@
+//! A trained posterior π(x | y) in the user's units: transforms around a transport map.
+//!
+//! With t the target's transform, log π(x | y) = log π_std(t(x) | y) + log |det ∂t/∂x|. The first term is the
+//! "standardised" log density, that of the variable the map sees; the sum is in the user's units.
+
+mod file;
+mod mode;
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::StandardNormal;
+use rayon::prelude::*;
+
+pub use file::{Header, TrainingSummary};
+pub use mode::{Mode, ModeSettings, Units};
+
+use crate::map::ConditionalMap;
+use crate::map::pcp::{InverseSettings, PcpInverter, PcpMap};
+use crate::train::Progress;
+use crate::{Error, Result};
+
+/// A trained model: settings, transforms and map.
+#[derive(Clone, Debug)]
+pub struct Posterior {
+    header: Header,
+    map: PcpMap<f32>,
+    inverter: PcpInverter,
+    history: Vec<Progress>,
+}
+
+/// Draws from the posterior at one or more observations, observation by observation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Draws {
+    /// Draws in the user's units, n numbers a row.
+    pub values: Vec<f64>,
+    /// The observation (row of the given table, from 0) of each draw.
+    pub observation: Vec<u32>,
+    /// ‖∇G(x; y) − z‖∞ of each draw.
+    pub residuals: Vec<f64>,
+    /// Solver iterations of each draw.
+    pub iterations: Vec<u32>,
+}
+
+/// Log densities of rows, in both units.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogDensities {
+    /// In the units of the user's columns.
+    pub user: Vec<f64>,
+    /// Of the transformed variable that the map sees.
+    pub standardised: Vec<f64>,
+}
+
+impl LogDensities {
+    /// Mean negative log-likelihoods: (user's units, standardised).
+    pub fn mean_nll(&self) -> (f64, f64) {
+        let mean = |values: &[f64]| -values.iter().sum::<f64>() / values.len().max(1) as f64;
+        (mean(&self.user), mean(&self.standardised))
+    }
+}
+
+impl Posterior {
+    pub(crate) fn new(header: Header, map: PcpMap<f32>, history: Vec<Progress>) -> Self {
+        let inverter = PcpInverter::new(&map);
+        Self { header, map, inverter, history }
+    }
+
+    /// Settings, names, transforms and training summary.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The map itself, in the precision it was trained in.
+    pub fn map(&self) -> &PcpMap<f32> {
+        &self.map
+    }
+
+    /// Every validation of the training.
+    pub fn history(&self) -> &[Progress] {
+        &self.history
+    }
+
+    /// Names of the target columns.
+    pub fn target_names(&self) -> &[String] {
+        &self.header.target_names
+    }
+
+    /// Names of the given columns.
+    pub fn given_names(&self) -> &[String] {
+        &self.header.given_names
+    }
+
+    /// Transforms rows of given values (as many as the model has given columns each).
+    fn transform_given(&self, given: &[f64], rows: usize) -> Result<Vec<f64>> {
+        let transform = &self.header.given_transform;
+        let (m, k) = (transform.input_dim(), transform.output_dim());
+        check_length("given values", rows, m, given.len())?;
+        let mut transformed = vec![0.0; rows * k];
+        for row in 0..rows {
+            transform
+                .forward(&given[row * m..(row + 1) * m], &mut transformed[row * k..(row + 1) * k])
+                .map_err(|error| at_row(error, row))?;
+        }
+        Ok(transformed)
+    }
+
+    /// `draws` draws from π(· | y) at each of `observations` rows of `given`.
+    ///
+    /// Each observation has a random stream of its own: its draws do not depend on the other observations.
+    pub fn sample(
+        &self,
+        given: &[f64],
+        observations: usize,
+        draws: usize,
+        seed: u64,
+        settings: &InverseSettings,
+    ) -> Result<Draws> {
+        let n = self.header.target_transform.dim();
+        let total = observations.checked_mul(draws).filter(|&total| total < u32::MAX as usize);
+        let total = total.ok_or_else(|| Error::setting("n", "too many draws for one call"))?;
+        let given = self.transform_given(given, observations)?;
+        let mut z = vec![0.0; total * n];
+        if draws > 0 {
+            z.par_chunks_mut(draws * n).enumerate().for_each(|(observation, z)| {
+                let mut rng = ChaCha8Rng::seed_from_u64(seed);
+                rng.set_stream(observation as u64);
+                for z in z {
+                    *z = rng.sample(StandardNormal);
+                }
+            });
+        }
+        let observation: Vec<u32> = (0..total).map(|row| (row / draws.max(1)) as u32).collect();
+        let (mut values, inversion) = self.inverter.invert(&z, &given, &observation, settings)?;
+        values.par_chunks_mut(n).for_each_init(
+            || vec![0.0; n],
+            |standardised, row| {
+                standardised.copy_from_slice(row);
+                self.header.target_transform.inverse(standardised, row);
+            },
+        );
+        Ok(Draws { values, observation, residuals: inversion.residuals, iterations: inversion.iterations })
+    }
+
+    /// log π(x | y) of every row (x, y), in both units.
+    pub fn log_density(&self, target: &[f64], given: &[f64]) -> Result<LogDensities> {
+        let transform = &self.header.target_transform;
+        let n = transform.dim();
+        let rows = target.len() / n;
+        check_length("target values", rows, n, target.len())?;
+        let y = self.transform_given(given, rows)?;
+        let (mut x, mut log_det) = (vec![0.0; rows * n], vec![0.0; rows]);
+        for row in 0..rows {
+            log_det[row] = transform
+                .forward(&target[row * n..(row + 1) * n], &mut x[row * n..(row + 1) * n])
+                .map_err(|error| at_row(error, row))?;
+        }
+        let mut standardised = vec![0.0; rows];
+        self.inverter.map().log_density(&x, &y, &mut standardised)?;
+        let user = standardised.iter().zip(&log_det).map(|(density, log_det)| density + log_det).collect();
+        Ok(LogDensities { user, standardised })
+    }
+}
+
+fn check_length(what: &'static str, rows: usize, columns: usize, got: usize) -> Result<()> {
+    if got == rows * columns {
+        return Ok(());
+    }
+    Err(Error::Shape { what, expected: format!("{rows} rows of {columns}"), got: format!("{got} numbers") })
+}
+
+/// Names the row of the table in a transform's error.
+fn at_row(error: Error, row: usize) -> Error {
+    match error {
+        Error::Domain(problem) => Error::Domain(format!("row {}: {problem}", row + 1)),
+        other => other,
+    }
+}
