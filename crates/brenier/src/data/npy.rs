@@ -18,6 +18,9 @@ const LONGEST_HEADER: u64 = 1 << 20;
 /// More columns than this are a sign of damage, and their names alone would fill the memory.
 const MOST_COLUMNS: usize = 1 << 20;
 
+/// Makes the bytes of one value a number.
+type Decode = fn(&[u8]) -> f64;
+
 /// What the header of an array declares.
 #[derive(Debug, PartialEq)]
 struct Header {
@@ -84,7 +87,7 @@ impl Header {
     }
 
     /// Bytes of one value and the function that makes them a number.
-    fn decoder(&self) -> Result<(usize, fn(&[u8]) -> f64), String> {
+    fn decoder(&self) -> Result<(usize, Decode), String> {
         macro_rules! number {
             ($type:ty, $from:ident) => {{
                 const SIZE: usize = size_of::<$type>();
@@ -92,7 +95,7 @@ impl Header {
                     let bytes = bytes.try_into().expect("values are cut to their size");
                     <$type>::$from(bytes) as f64
                 }
-                (SIZE, decode as fn(&[u8]) -> f64)
+                (SIZE, decode as Decode)
             }};
         }
         let native = if cfg!(target_endian = "big") { ">" } else { "<" };
@@ -315,7 +318,7 @@ fn rounded_warnings(path: &Path, names: &[String], rounded: &[bool]) -> Vec<Stri
 struct Member {
     index: usize,
     name: String,
-    /// Names of its columns.
+    /// How many columns it makes.
     columns: usize,
     header: Result<Header, String>,
 }
