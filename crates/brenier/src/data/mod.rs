@@ -1,1 +1,35 @@
-//! (being written)
+//! Tables of numbers: reading and writing them, choosing columns, and splitting rows.
+//!
+//! A [`Table`] is read with [`read`], which learns the column names first, asks its caller which columns are
+//! wanted, and then parses and holds only those. Delimited text, parquet, `.npy` and `.npz` are understood, each
+//! in its own file; [`write()`] produces the same formats. A [`Selection`] such as `a,b,y1..y9` names columns
+//! the way a user types them, and a [`Split`] deals rows into training, validation and test parts.
+//!
+//! ```no_run
+//! use brenier::data::{ReadOptions, Selection, read, resolve_pair};
+//! # fn main() -> brenier::Result<()> {
+//! let target: Selection = "theta1..theta3".parse()?;
+//! let table = read("simulations.parquet".as_ref(), &ReadOptions::default(), |names| {
+//!     let (mut target, given) = resolve_pair(&target, &Selection::Rest, names)?;
+//!     target.extend(given);
+//!     Ok(target)
+//! })?
+//! .table;
+//! # let _ = table;
+//! # Ok(())
+//! # }
+//! ```
+
+pub(crate) mod atomic;
+mod csv;
+mod format;
+mod npy;
+mod parquet;
+mod select;
+mod split;
+mod table;
+
+pub use format::{Format, Missing, Output, Read, ReadOptions, read, write};
+pub use select::{Pick, Selection, resolve_pair};
+pub use split::Split;
+pub use table::Table;
