@@ -2,18 +2,16 @@
 
 use std::sync::atomic::AtomicBool;
 
-use rand::seq::SliceRandom;
-use rand::SeedableRng;
-use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::data::{Selection, Table, resolve_pair};
+use crate::data::{Selection, Split, Table, resolve_pair};
 use crate::map::pcp::{Initialisation, OutputActivation, PcpMap, PcpShape};
 use crate::posterior::{Header, Posterior, TrainingSummary};
 use crate::train::{self, Checkpoint, Control, Dataset, Observer, TrainSettings};
 use crate::transform::{
-    ColumnSettings, GivenSettings, GivenTransform, PcaSettings, Rows, Scaling, TargetSettings, TargetTransform,
+    ColumnSettings, GivenSettings, GivenTransform, PcaSettings, Rows, Scaling, TargetSettings,
+    TargetTransform,
 };
 use crate::{Error, Result};
 
@@ -153,7 +151,8 @@ pub fn fit(table: Table, settings: &FitSettings, control: FitControl<'_>) -> Res
     let target_settings = TargetSettings { columns: target_support, scaling: settings.scaling };
     let target_transform = TargetTransform::fit(&target_names, &target_settings, &rows)?;
     let rows = TrainingRows { table: &table, columns: &given_columns, rows: &train_rows };
-    let given_settings = GivenSettings { columns: given_support, scaling: settings.scaling, pca: settings.pca };
+    let given_settings =
+        GivenSettings { columns: given_support, scaling: settings.scaling, pca: settings.pca };
     let (given_transform, given_warnings) = GivenTransform::fit(&given_names, &given_settings, &rows)?;
     warnings.extend(given_warnings);
 
@@ -163,7 +162,8 @@ pub fn fit(table: Table, settings: &FitSettings, control: FitControl<'_>) -> Res
 
     let shape = settings.shape(data.target, data.given, train_rows.len());
     let mut map = PcpMap::<f32>::initial(shape, settings.network.initialisation, settings.seed)?;
-    let checkpoint = control.checkpoint.map(|plan| Checkpoint { identity: identity(settings, &data_sha256), ..plan });
+    let checkpoint =
+        control.checkpoint.map(|plan| Checkpoint { identity: identity(settings, &data_sha256), ..plan });
     let outcome = train::train(
         &mut map,
         &data,
@@ -210,7 +210,8 @@ pub fn fit(table: Table, settings: &FitSettings, control: FitControl<'_>) -> Res
 
 /// What a checkpoint belongs to: the settings (the time budget aside) and the data.
 fn identity(settings: &FitSettings, data_sha256: &str) -> String {
-    let timeless = FitSettings { train: TrainSettings { minutes: None, ..settings.train.clone() }, ..settings.clone() };
+    let timeless =
+        FitSettings { train: TrainSettings { minutes: None, ..settings.train.clone() }, ..settings.clone() };
     let text = serde_json::to_string(&timeless).expect("settings are plain data");
     let digest = Sha256::new().chain_update(text).chain_update(data_sha256).finalize();
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -235,7 +236,8 @@ fn table_warnings(table: &Table, target: &[usize], given: &[usize]) -> Result<Ve
                  columns and its density has no finite limit"
             ));
         } else if given.contains(&a) && given.contains(&b) {
-            warnings.push(format!("given columns {first} and {second} are equal in every row; one is enough"));
+            warnings
+                .push(format!("given columns {first} and {second} are equal in every row; one is enough"));
         }
     }
     Ok(warnings)
@@ -255,7 +257,8 @@ fn supports(
             ));
         }
     }
-    let of = |names: &[String]| settings.support.iter().filter(|c| names.contains(&c.name)).cloned().collect();
+    let of =
+        |names: &[String]| settings.support.iter().filter(|c| names.contains(&c.name)).cloned().collect();
     Ok((of(target), of(given)))
 }
 
@@ -267,17 +270,9 @@ fn split(rows: usize, settings: &TrainSettings, seed: u64) -> Result<(Vec<u32>, 
             if rows == 1 { "row" } else { "rows" }
         )));
     }
-    let count = u32::try_from(rows).map_err(|_| Error::Columns(format!("{rows} rows are more than 2^32 − 1")))?;
-    let mut order: Vec<u32> = (0..count).collect();
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    rng.set_stream(u64::MAX);
-    order.shuffle(&mut rng);
-    let held_out = ((rows as f64 * settings.valid_fraction).round() as usize).clamp(1, settings.max_valid_rows);
-    if held_out + 2 > rows {
-        return Err(Error::setting("valid_fraction", "leaves fewer than two rows to train on"));
-    }
-    let train = order.split_off(held_out);
-    Ok((train, order))
+    let fraction = settings.valid_fraction.min(settings.max_valid_rows as f64 / rows as f64);
+    let split = Split::random(rows, fraction, 0.0, seed)?;
+    Ok((split.train, split.valid))
 }
 
 /// Every row as the map sees it, in single precision.

@@ -19,13 +19,14 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::Path;
 
 use serde::de::{self, DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::data::write_bytes;
 use crate::{Error, Result};
 
 /// The version of the container that this program writes, and the newest it reads.
@@ -151,7 +152,7 @@ impl Kind {
 ///
 /// When the folder does not exist or cannot be written to, and as for [`to_bytes`].
 pub fn write<H: Serialize>(path: &Path, header: &H, tensors: &[Tensor]) -> Result<()> {
-    atomic_write(path, &to_bytes(header, tensors)?)
+    write_bytes(path, &to_bytes(header, tensors)?)
 }
 
 /// Reads back what [`write`] wrote.
@@ -225,34 +226,6 @@ pub fn to_bytes<H: Serialize>(header: &H, tensors: &[Tensor]) -> Result<Vec<u8>>
 /// As for [`read`].
 pub fn from_bytes<H: DeserializeOwned>(bytes: &[u8], origin: &Path) -> Result<(H, Vec<Tensor>)> {
     decode(bytes, bytes.len() as u64).map_err(|fault| fault.into_error(origin))
-}
-
-/// Replaces `path` by `bytes` in one step: a temporary file beside it, flushed to disk, then renamed.
-fn atomic_write(path: &Path, bytes: &[u8]) -> Result<()> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let attempt = || -> io::Result<()> {
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".brenier-").suffix(".tmp");
-        // Temporary files are private by default; a model file is as readable as any other (umask applies).
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let mut file = builder.tempfile_in(folder)?;
-        file.write_all(bytes)?;
-        file.as_file().sync_all()?;
-        file.persist(path).map_err(|e| e.error)?;
-        // The rename itself lives in the folder; not every file system lets a folder be flushed.
-        #[cfg(unix)]
-        let _ = File::open(folder).and_then(|f| f.sync_all());
-        Ok(())
-    };
-    if !folder.is_dir() {
-        let missing = io::Error::new(io::ErrorKind::NotFound, "its folder does not exist; create it first");
-        return Err(Error::io(path, "write the model file", missing));
-    }
-    attempt().map_err(|e| Error::io(path, "write the model file", e))
 }
 
 /// One line of the table of tensors, as safetensors spells it.

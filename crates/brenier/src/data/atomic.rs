@@ -16,6 +16,11 @@ pub(crate) fn atomic_write(
     replace(path, fill).map_err(|source| Error::io(path, "write the file", source))
 }
 
+/// Replaces `path` by `bytes` in one step, so that readers see the old contents or the new, never a half.
+pub fn write_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
+    atomic_write(path, |writer| writer.write_all(bytes))
+}
+
 fn replace(path: &Path, fill: impl FnOnce(&mut BufWriter<&mut File>) -> io::Result<()>) -> io::Result<()> {
     // A symbolic link keeps pointing where it did; the file behind it is the one replaced.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -31,6 +36,9 @@ fn replace(path: &Path, fill: impl FnOnce(&mut BufWriter<&mut File>) -> io::Resu
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
+    if !folder.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "its folder does not exist; create it first"));
+    }
     let mut builder = tempfile::Builder::new();
     builder.prefix(".brenier-").suffix(".tmp");
     #[cfg(unix)]
@@ -42,6 +50,9 @@ fn replace(path: &Path, fill: impl FnOnce(&mut BufWriter<&mut File>) -> io::Resu
     }
     temporary.as_file().sync_all()?;
     temporary.persist(path).map_err(|failed| failed.error)?;
+    // The rename itself lives in the folder; not every file system lets a folder be flushed.
+    #[cfg(unix)]
+    let _ = File::open(folder).and_then(|folder| folder.sync_all());
     Ok(())
 }
 

@@ -20,7 +20,7 @@
 //! # }
 //! ```
 
-pub(crate) mod atomic;
+mod atomic;
 mod csv;
 mod format;
 mod npy;
@@ -29,6 +29,7 @@ mod select;
 mod split;
 mod table;
 
+pub use atomic::write_bytes;
 pub use format::{Format, Missing, Output, Read, ReadOptions, read, write};
 pub use select::{Pick, Selection, resolve_pair};
 pub use split::Split;

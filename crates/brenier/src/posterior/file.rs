@@ -152,13 +152,16 @@ impl Posterior {
                 return Err(wrong(format!("the tensor {name} is not F32")));
             };
             if spec.constraint == Constraint::NonNegative && values.iter().any(|&value| value < 0.0) {
-                return Err(wrong(format!("the tensor {name} holds negative numbers: the potential is not convex")));
+                return Err(wrong(format!(
+                    "the tensor {name} holds negative numbers: the potential is not convex"
+                )));
             }
             for (index, &value) in spec.indices().zip(values) {
                 map.parameters_mut()[index] = value;
             }
         }
-        let rows = tensors.iter().find(|t| t.name == HISTORY).and_then(|t| t.shape.first().copied()).unwrap_or(0);
+        let rows =
+            tensors.iter().find(|t| t.name == HISTORY).and_then(|t| t.shape.first().copied()).unwrap_or(0);
         let TensorValues::F64(history) = take(HISTORY, &[rows, 7])? else {
             return Err(wrong(format!("the tensor {HISTORY} is not F64")));
         };

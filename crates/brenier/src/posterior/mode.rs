@@ -62,7 +62,13 @@ pub struct Mode {
 
 impl Posterior {
     /// MAP points at each of `observations` rows of `given`.
-    pub fn mode(&self, given: &[f64], observations: usize, seed: u64, settings: &ModeSettings) -> Result<Vec<Mode>> {
+    pub fn mode(
+        &self,
+        given: &[f64],
+        observations: usize,
+        seed: u64,
+        settings: &ModeSettings,
+    ) -> Result<Vec<Mode>> {
         if settings.starts == 0 || settings.max_iterations == 0 {
             return Err(Error::setting("starts", "must be at least 1"));
         }
@@ -80,7 +86,8 @@ impl Posterior {
         let map = self.inverter.map();
         let y = self.transform_given(given, 1)?;
         let seed = seed.wrapping_add(observation as u64);
-        let draws = self.sample(given, 1, CANDIDATES.max(settings.starts), seed, &InverseSettings::default())?;
+        let draws =
+            self.sample(given, 1, CANDIDATES.max(settings.starts), seed, &InverseSettings::default())?;
         let mut candidates: Vec<(f64, Vec<f64>)> = Vec::new();
         for raw in draws.values.chunks_exact(n) {
             let mut x = vec![0.0; n];
@@ -96,23 +103,24 @@ impl Posterior {
         let mut slope = vec![0.0; n];
         let mut found = Vec::new();
         for (_, start) in &candidates {
-            let minimum = lbfgs::minimise(start, settings.tolerance, settings.max_iterations, |x, gradient| {
-                let mut density = [0.0];
-                if map.log_density_gradient(x, &y, &mut density, gradient).is_err() {
-                    return Ok::<f64, Error>(f64::INFINITY);
-                }
-                for gradient in gradient.iter_mut() {
-                    *gradient = -*gradient;
-                }
-                if settings.units == Units::User {
-                    transform.log_det_gradient(x, &mut slope);
-                    for (gradient, slope) in gradient.iter_mut().zip(&slope) {
-                        *gradient -= slope;
+            let minimum =
+                lbfgs::minimise(start, settings.tolerance, settings.max_iterations, |x, gradient| {
+                    let mut density = [0.0];
+                    if map.log_density_gradient(x, &y, &mut density, gradient).is_err() {
+                        return Ok::<f64, Error>(f64::INFINITY);
                     }
-                    density[0] += transform.log_det(x);
-                }
-                Ok(-density[0])
-            })?;
+                    for gradient in gradient.iter_mut() {
+                        *gradient = -*gradient;
+                    }
+                    if settings.units == Units::User {
+                        transform.log_det_gradient(x, &mut slope);
+                        for (gradient, slope) in gradient.iter_mut().zip(&slope) {
+                            *gradient -= slope;
+                        }
+                        density[0] += transform.log_det(x);
+                    }
+                    Ok(-density[0])
+                })?;
             if minimum.value.is_finite() {
                 found.push(minimum);
             }

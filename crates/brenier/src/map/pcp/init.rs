@@ -71,10 +71,4 @@ impl<T: Real> PcpMap<T> {
         }
         Ok(Self { layout, parameters })
     }
-
-    /// Multipliers of the step size that make Adam move as it would on the authors' scaled parameters.
-    pub(super) fn block_rate(&self, how: Initialisation, layer: usize, kind_is_feature: bool) -> f64 {
-        let scaled = how == Initialisation::Authors && layer > 0 && kind_is_feature;
-        if scaled { 1.0 / self.layout.shape.feature_width as f64 } else { 1.0 }
-    }
 }
