@@ -13,7 +13,7 @@ impl<T: Real> PcpMap<T> {
     /// Adjoint of `weight`·Σ_rows (½‖z‖² − log det H) after [`evaluate`](PcpMap::evaluate).
     ///
     /// Leaves the adjoints of the contexts in `records` (those of v excepted), those of X_k, A_K and γ in the
-    /// shard, and what the gradients of the A_k are products of in `bar`, `gated`, `delta` and `top`.
+    /// shard, and what the gradients of the A_k are products of in `bar` and `gated`.
     pub(super) fn pull_back(
         &self,
         shard: &mut Shard<T>,
@@ -123,6 +123,7 @@ impl<T: Real> PcpMap<T> {
         let half = T::from_f64(0.5);
         let Shard { hidden, scratch, hessian, curvature_bar, .. } = shard;
         for (k, layer) in hidden.iter_mut().enumerate() {
+            layer.bar[span * rows..(span + w) * rows].copy_from_slice(&layer.delta[..w * rows]);
             let bars = &mut curvature_bar[k * w * rows..][..w * rows];
             if n >= DENSE_FROM {
                 for b in 0..rows {
@@ -207,7 +208,7 @@ impl<T: Real> PcpMap<T> {
                         }
                     }
                     let (back, top) = match next.as_deref_mut() {
-                        Some(next) => (&next.back[row.clone()], &mut next.top[row.clone()]),
+                        Some(next) => (&next.back[row.clone()], &mut next.gated[span * rows + b * w..][..w]),
                         None => (head, &mut scratch[..w]),
                     };
                     let bars = &bars[row];
@@ -222,7 +223,7 @@ impl<T: Real> PcpMap<T> {
         if let Some(next) = next {
             let weight = columns(&self.parameters[above.feature.clone()], w, w, w);
             let dst = columns_mut(delta_bar, w, rows, w);
-            product(dst, Accum::Replace, weight, columns(&next.top, w, rows, w));
+            product(dst, Accum::Replace, weight, columns(&next.gated[span * rows..], w, rows, w));
         }
     }
 

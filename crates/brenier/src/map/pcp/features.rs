@@ -5,8 +5,8 @@
 //!
 //! [s_k | M_k] = A_k diag(p_k) [w_k | J_k] + X_k diag(gate_k) [x | I] + [c_k | 0],   J_k = diag(σ'(s_{k−1})) M_{k−1}.
 
-use faer::Accum;
 use faer::linalg::matmul::triangular::{self, BlockStructure};
+use faer::{Accum, MatMut, MatRef};
 
 use super::PcpMap;
 use super::shape::{Layer, OutputActivation};
@@ -22,16 +22,15 @@ pub(super) struct Hidden<T> {
     pub block: Vec<T>,
     /// σ'(s_k); σ'' = σ'(1 − σ') and σ''' = σ''(1 − 2σ').
     pub sigmoid: Vec<T>,
-    /// p_k ⊙ [w_k | J_k], n + 1 columns a row; empty at k = 0.
+    /// p_k ⊙ [w_k | J_k], n + 1 columns a row, then t_k = p_k ⊙ ē_k, one column a row; empty at k = 0.
     pub gated: Vec<T>,
     /// A_kᵀ δ_k; empty at k = 0.
     pub back: Vec<T>,
     /// δ_k = ∂s_K/∂s_k.
     pub delta: Vec<T>,
-    /// Adjoint of [s_k | M_k], n + 1 columns a row; empty where only values are wanted.
+    /// Adjoint of [s_k | M_k], n + 1 columns a row, then a copy of δ_k, one column a row, so that the gradient of
+    /// A_k is the one product bar · gatedᵀ; empty where only values are wanted.
     pub bar: Vec<T>,
-    /// t_k = p_k ⊙ ē_k; empty at k = 0 and where only values are wanted.
-    pub top: Vec<T>,
 }
 
 /// Everything a fixed number of rows needs, sized once; each row's numbers depend on no other row.
@@ -114,11 +113,10 @@ impl<T: Real> Shard<T> {
             .map(|k| Hidden {
                 block: zeros(w * (n + 1) * rows),
                 sigmoid: zeros(w * rows),
-                gated: zeros(if k > 0 { w * (n + 1) * rows } else { 0 }),
+                gated: zeros(if k > 0 { w * (n + 2) * rows } else { 0 }),
                 back: zeros(if k > 0 { w * rows } else { 0 }),
                 delta: zeros(w * rows),
-                bar: adjoint(w * (n + 1) * rows),
-                top: adjoint(if k > 0 { w * rows } else { 0 }),
+                bar: adjoint(w * (n + 2) * rows),
             })
             .collect();
         Self {
@@ -189,19 +187,34 @@ impl<T: Real> PcpMap<T> {
 
     /// Contexts of `cols` observations y (m each) into their records: v_{k+1}, p_k, gate_k and c_k of every layer.
     pub(super) fn contexts(&self, y: &[T], records: &mut [T], cols: usize) {
+        self.open_contexts(y, records, cols);
+        self.close_contexts(records, cols);
+    }
+
+    /// C₀ y into the first layer's part of the records, rows of C₀ side by side on all threads.
+    ///
+    /// The halving depends on the height of C₀ alone, and so does every bit.
+    pub(super) fn open_contexts(&self, y: &[T], records: &mut [T], cols: usize) {
+        let (layer, stride) = (&self.layout.layers[0], self.layout.record);
+        if layer.cols == 0 {
+            return;
+        }
+        let weight = columns(&self.parameters[layer.weight.clone()], layer.rows, layer.cols, layer.rows);
+        let dst = columns_mut(records, stride, cols, stride).subrows_mut(layer.record, layer.rows);
+        halve(dst, weight, columns(y, layer.cols, cols, layer.cols));
+    }
+
+    /// The rest of [`contexts`](Self::contexts), after [`open_contexts`](Self::open_contexts).
+    pub(super) fn close_contexts(&self, records: &mut [T], cols: usize) {
         let stride = self.layout.record;
         for (k, layer) in self.layout.layers.iter().enumerate() {
-            let weight = columns(&self.parameters[layer.weight.clone()], layer.rows, layer.cols, layer.rows);
-            if layer.cols > 0 {
+            if k > 0 {
+                let weight =
+                    columns(&self.parameters[layer.weight.clone()], layer.rows, layer.cols, layer.rows);
                 let all = columns_mut(records, stride, cols, stride);
                 let (before, mut here) = all.split_at_row_mut(layer.record);
-                let dst = here.as_mut().subrows_mut(0, layer.rows);
-                if k == 0 {
-                    product(dst, Accum::Replace, weight, columns(y, layer.cols, cols, layer.cols));
-                } else {
-                    let v = before.as_ref().subrows(self.layout.layers[k - 1].record, layer.cols);
-                    product(dst, Accum::Replace, weight, v);
-                }
+                let v = before.as_ref().subrows(self.layout.layers[k - 1].record, layer.cols);
+                product(here.as_mut().subrows_mut(0, layer.rows), Accum::Replace, weight, v);
             }
             let bias = &self.parameters[layer.bias.clone()];
             vectorised(
@@ -428,6 +441,19 @@ impl<T: Real> PcpMap<T> {
         self.curvature(shard, rows);
         self.factorise(shard, x, rows);
     }
+}
+
+/// dst = weight · y, halved by rows while the work is worth a task of its own.
+fn halve<T: Real>(dst: MatMut<'_, T>, weight: MatRef<'_, T>, y: MatRef<'_, T>) {
+    const WORTH_A_TASK: usize = 1 << 22;
+    let rows = dst.nrows();
+    if rows * y.nrows() * y.ncols() < WORTH_A_TASK || rows < 2 {
+        return product(dst, Accum::Replace, weight, y);
+    }
+    let middle = (rows / 2).next_multiple_of(8).min(rows - 1);
+    let (upper, lower) = dst.split_at_row_mut(middle);
+    let (weight_upper, weight_lower) = weight.split_at_row(middle);
+    rayon::join(|| halve(upper, weight_upper, y), || halve(lower, weight_lower, y));
 }
 
 /// Layer 0: s = c + X(gate ⊙ x), M = X diag(gate).

@@ -14,6 +14,9 @@ use crate::map::{Block, Constraint, HALF_LOG_TWO_PI, Trainable};
 /// Entries of a gradient block: small enough to stay in a core's cache with its optimiser state.
 const BLOCK_ENTRIES: usize = 16_384;
 
+/// Given variables from which on C₀ is too large to be read by every shard.
+const WIDE: usize = 512;
+
 /// Memory of a training step for batches up to a fixed size.
 #[derive(Debug)]
 pub struct PcpWorkspace<T> {
@@ -48,8 +51,14 @@ enum Part {
 }
 
 /// Rows of a shard: depends on the batch alone, so that the number of threads changes no bit.
+///
+/// Few enough that a batch makes at least two shards (four where it can), enough for efficient products.
 fn shard_rows(batch: usize) -> usize {
-    batch.div_ceil(4).next_multiple_of(8).clamp(16, 64)
+    if batch < 64 {
+        batch.div_ceil(2).next_multiple_of(8)
+    } else {
+        batch.div_ceil(4).next_multiple_of(8).clamp(32, 64)
+    }
 }
 
 impl<T: Real> Shard<T> {
@@ -70,12 +79,12 @@ impl<T: Real> PcpMap<T> {
                 parts.push(part);
             }
         };
-        let slices = |cols: usize, rows: usize| {
-            let width = (BLOCK_ENTRIES / rows.max(1)).clamp(1, cols.max(1)).next_multiple_of(8);
+        let slices = |cols: usize, rows: usize, least: usize| {
+            let width = (BLOCK_ENTRIES / rows.max(1)).max(least).clamp(1, cols.max(1)).next_multiple_of(8);
             (0..cols).step_by(width).map(move |start| start..(start + width).min(cols))
         };
         for (k, layer) in self.layout.layers.iter().enumerate() {
-            for cols in slices(layer.cols, layer.rows) {
+            for cols in slices(layer.cols, layer.rows, 32) {
                 let start = layer.weight.start;
                 let range = start + cols.start * layer.rows..start + cols.end * layer.rows;
                 push(range, Part::Context { k, cols }, Constraint::Free, true);
@@ -90,7 +99,7 @@ impl<T: Real> PcpMap<T> {
                 push(layer.feature.clone(), Part::Head, Constraint::NonNegative, true);
             } else if k > 0 {
                 let w = layer.outputs;
-                for cols in slices(w, w) {
+                for cols in slices(w, w, w / 4) {
                     let range = layer.feature.start + cols.start * w..layer.feature.start + cols.end * w;
                     push(range, Part::Feature { k, cols }, Constraint::NonNegative, true);
                 }
@@ -107,6 +116,11 @@ impl<T: Real> PcpMap<T> {
         let (n, m, stride) = (self.layout.shape.target, self.layout.shape.given, self.layout.record);
         let used = rows.div_ceil(shard_rows);
         let weight = 1.0 / rows as f64;
+        // A wide C₀ is read once for the whole batch; a narrow one goes with the shards.
+        let wide = m > WIDE;
+        if wide {
+            self.open_contexts(&y[..rows * m], records, rows);
+        }
         shards[..used]
             .par_iter_mut()
             .zip(records.par_chunks_mut(shard_rows * stride))
@@ -116,7 +130,10 @@ impl<T: Real> PcpMap<T> {
                 let first = index * shard_rows;
                 let count = shard_rows.min(rows - first);
                 let x = &x[first * n..(first + count) * n];
-                self.contexts(&y[first * m..(first + count) * m], records, count);
+                if !wide {
+                    self.open_contexts(&y[first * m..(first + count) * m], records, count);
+                }
+                self.close_contexts(records, count);
                 let contexts = Contexts { records, stride, index: None };
                 self.evaluate(shard, contexts, x, count);
                 shard.loss = (0..count).map(|b| shard.row_loss(b, n)).sum();
@@ -213,12 +230,9 @@ impl<T: Real> Trainable<T> for PcpMap<T> {
                     let count = (*shard_rows).min(rows - index * shard_rows);
                     let hidden = &shard.hidden[*k];
                     let accum = if index == 0 { Accum::Replace } else { Accum::Add };
-                    let gated = columns(&hidden.gated, w, (n + 1) * count, w).subrows(cols.start, cols.len());
-                    let bar = columns(&hidden.bar, w, (n + 1) * count, w);
+                    let bar = columns(&hidden.bar, w, (n + 2) * count, w);
+                    let gated = columns(&hidden.gated, w, (n + 2) * count, w).subrows(cols.start, cols.len());
                     product(columns_mut(gradient, w, cols.len(), w), accum, bar, gated.transpose());
-                    let top = columns(&hidden.top, w, count, w).subrows(cols.start, cols.len());
-                    let delta = columns(&hidden.delta, w, count, w);
-                    product(columns_mut(gradient, w, cols.len(), w), Accum::Add, delta, top.transpose());
                 }
             }
             Part::Gamma => {
