@@ -18,8 +18,9 @@ pub enum Initialisation {
     /// weights drawn so that a layer's features keep their scale.
     #[default]
     Balanced,
-    /// The authors': weights and biases U(±1/√fan-in), A_k clipped at 0, features of layers k ≥ 1 and bʷ_k
-    /// divided by the width.
+    /// The authors': weights and biases U(±1/√fan-in), A_k clipped at 0, and A_k and bʷ_k of layers k ≥ 1 divided
+    /// by the width. They keep that divisor outside the parameters; here it is part of them, and Adam's step on
+    /// these tensors is divided by the width instead, which comes to the same.
     Authors,
 }
 
@@ -69,6 +70,6 @@ impl<T: Real> PcpMap<T> {
                 parameters[index] = T::from_f64(value * scale);
             }
         }
-        Ok(Self { layout, parameters })
+        Ok(Self { layout, parameters, initialisation: how })
     }
 }

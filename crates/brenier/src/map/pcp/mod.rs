@@ -35,6 +35,8 @@ const EVALUATION_ROWS: usize = 64;
 pub struct PcpMap<T> {
     layout: Layout,
     parameters: Vec<T>,
+    /// How it started, which decides the step size of the scaled tensors.
+    initialisation: Initialisation,
 }
 
 impl<T: Real> PcpMap<T> {
@@ -49,7 +51,7 @@ impl<T: Real> PcpMap<T> {
                 got: parameters.len().to_string(),
             });
         }
-        Ok(Self { layout, parameters })
+        Ok(Self { layout, parameters, initialisation: Initialisation::default() })
     }
 
     /// The network's sizes.
@@ -60,7 +62,7 @@ impl<T: Real> PcpMap<T> {
     /// The same map in another precision.
     pub fn cast<U: Real>(&self) -> PcpMap<U> {
         let parameters = self.parameters.iter().map(|value| U::from_f64(value.to_f64())).collect();
-        PcpMap { layout: self.layout.clone(), parameters }
+        PcpMap { layout: self.layout.clone(), parameters, initialisation: self.initialisation }
     }
 
     /// The potential G and the Hessian ∇²G (n × n, column-major) of every row.
@@ -116,7 +118,8 @@ impl<T: Real> PcpMap<T> {
         read: impl Fn(&mut Shard<T>, &[T], O) -> Result<()> + Sync,
     ) -> Result<()> {
         let (n, m, stride) = (self.layout.shape.target, self.layout.shape.given, self.layout.record);
-        let room = || (Shard::new(self, EVALUATION_ROWS, false), vec![T::ZERO; stride * EVALUATION_ROWS]);
+        let most = EVALUATION_ROWS.min(x.len() / n);
+        let room = || (Shard::new(self, most, false), vec![T::ZERO; stride * most]);
         let shards = x.par_chunks(EVALUATION_ROWS * n).enumerate().zip(outputs);
         shards.try_for_each_init(room, |(shard, records), ((index, x), outputs)| {
             let rows = x.len() / n;
@@ -177,9 +180,10 @@ impl<T: Real> ConditionalMap<T> for PcpMap<T> {
     fn log_density_gradient(&self, x: &[T], y: &[T], out: &mut [f64], gradient: &mut [T]) -> Result<()> {
         let (n, m, stride) = (self.layout.shape.target, self.layout.shape.given, self.layout.record);
         self.check_batch(x, y)?;
+        let most = EVALUATION_ROWS.min(out.len());
         let room = || {
-            let records = || vec![T::ZERO; stride * EVALUATION_ROWS];
-            (Shard::new(self, EVALUATION_ROWS, true), records(), records())
+            let records = || vec![T::ZERO; stride * most];
+            (Shard::new(self, most, true), records(), records())
         };
         let outputs = out.par_chunks_mut(EVALUATION_ROWS).zip(gradient.par_chunks_mut(EVALUATION_ROWS * n));
         x.par_chunks(EVALUATION_ROWS * n).enumerate().zip(outputs).try_for_each_init(

@@ -5,7 +5,7 @@ use std::ops::Range;
 use faer::Accum;
 use rayon::prelude::*;
 
-use super::PcpMap;
+use super::{Initialisation, PcpMap};
 use super::features::{Contexts, Shard};
 use crate::Result;
 use crate::kernel::{Real, columns, columns_mut, product, vectorised};
@@ -73,9 +73,16 @@ impl<T: Real> PcpMap<T> {
     fn parts(&self) -> (Vec<Block>, Vec<Part>) {
         let depth = self.layout.shape.depth;
         let (mut blocks, mut parts) = (Vec::new(), Vec::new());
+        let scale = 1.0 / self.layout.shape.feature_width as f64;
         let mut push = |range: Range<usize>, part: Part, constraint: Constraint, decays: bool| {
+            let scaled = match part {
+                Part::Feature { .. } | Part::Head => true,
+                Part::Bias { k, ref rows } => k > 0 && *rows == self.layout.layers[k].c,
+                _ => false,
+            };
+            let rate = if scaled && self.initialisation == Initialisation::Authors { scale } else { 1.0 };
             if !range.is_empty() {
-                blocks.push(Block { range, rate: 1.0, constraint, decays });
+                blocks.push(Block { range, rate, constraint, decays });
                 parts.push(part);
             }
         };
