@@ -1,7 +1,9 @@
 //! What every transport map must satisfy, at random parameters: Taylor remainders, round trips, determinants.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use brenier::map::pcp::{Initialisation, InverseSettings, OutputActivation, PcpInverter, PcpMap, PcpShape, Solver};
+use brenier::map::pcp::{
+    Initialisation, InverseSettings, OutputActivation, PcpInverter, PcpMap, PcpShape, Solver,
+};
 use brenier::map::{ConditionalMap, Constraint, Trainable};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -42,6 +44,8 @@ fn random_map(shape: PcpShape, seed: u64) -> PcpMap<f64> {
             let value = scale * rng.sample::<f64, _>(StandardNormal);
             map.parameters_mut()[index] = match spec.constraint {
                 Constraint::NonNegative => value.abs(),
+                // Without y a rectified gate is open for all rows or for none.
+                _ if shape.given == 0 && spec.name.starts_with("bwv") => 3.0 + value,
                 _ => value,
             };
         }
@@ -65,7 +69,8 @@ fn loss_and_gradient(map: &PcpMap<f64>, x: &[f64], y: &[f64]) -> (f64, Vec<f64>)
 
 /// Least-squares slope of log remainder against log step.
 fn slope(steps: &[f64], remainders: &[f64]) -> f64 {
-    let points: Vec<(f64, f64)> = steps.iter().zip(remainders).map(|(h, r)| (h.ln(), r.max(1e-300).ln())).collect();
+    let points: Vec<(f64, f64)> =
+        steps.iter().zip(remainders).map(|(h, r)| (h.ln(), r.max(1e-300).ln())).collect();
     let n = points.len() as f64;
     let (mx, my) = (points.iter().map(|p| p.0).sum::<f64>() / n, points.iter().map(|p| p.1).sum::<f64>() / n);
     let covariance: f64 = points.iter().map(|p| (p.0 - mx) * (p.1 - my)).sum();
@@ -146,7 +151,11 @@ fn log_determinants_agree_with_a_dense_jacobian() {
         }
         let dense = jacobian.determinant();
         let log_det = evaluate(&x).1;
-        assert!(dense > 0.0 && (dense.ln() - log_det).abs() < 1e-6, "{shape:?}: {} against {log_det}", dense.ln());
+        assert!(
+            dense > 0.0 && (dense.ln() - log_det).abs() < 1e-6,
+            "{shape:?}: {} against {log_det}",
+            dense.ln()
+        );
     }
 }
 
@@ -170,7 +179,13 @@ fn the_potential_is_convex_along_segments() {
 fn every_live_parameter_gets_a_gradient() {
     for (case, shape) in shapes().into_iter().enumerate() {
         let mut rng = ChaCha8Rng::seed_from_u64(500 + case as u64);
-        let map = random_map(shape, 110 + case as u64);
+        let mut map = random_map(shape, 110 + case as u64);
+        // A rectified gate that is closed for every row would leave what stands behind it without a gradient.
+        for spec in map.tensors().iter().filter(|spec| spec.name.starts_with("bwv")) {
+            for index in spec.indices() {
+                map.parameters_mut()[index] += 6.0;
+            }
+        }
         let rows = 300;
         let (x, y) = (normals(&mut rng, rows * shape.target), normals(&mut rng, rows * shape.given));
         let (_, gradient) = loss_and_gradient(&map, &x, &y);
@@ -178,7 +193,8 @@ fn every_live_parameter_gets_a_gradient() {
         for spec in map.tensors() {
             let (kind, layer) = spec.name.split_once('.').unwrap_or((&spec.name, ""));
             // Under the identity output c_K shifts the potential alone.
-            let dead = shape.output == OutputActivation::Identity && layer == last && matches!(kind, "Lvw" | "bw");
+            let dead =
+                shape.output == OutputActivation::Identity && layer == last && matches!(kind, "Lvw" | "bw");
             let zeros = spec.indices().filter(|&index| gradient[index] == 0.0).count();
             let all = spec.indices().count();
             if all == 0 {
@@ -189,11 +205,8 @@ fn every_live_parameter_gets_a_gradient() {
             } else if kind == "gamma" {
                 let off = usize::from(map.parameters()[spec.offset + 1] <= 0.0);
                 assert_eq!(zeros, off, "{shape:?}: gamma");
-            } else if shape.given == 0 {
-                // A rectified gate that is closed for the one context there is closes what stands behind it.
-                assert!(zeros < all, "{shape:?}: {} has no gradient at all", spec.name);
             } else {
-                assert!(zeros * 5 <= all, "{shape:?}: {zeros} of {all} entries of {} have no gradient", spec.name);
+                assert_eq!(zeros, 0, "{shape:?}: of {all} entries of {} some have no gradient", spec.name);
             }
         }
     }
@@ -241,18 +254,23 @@ fn many_draws_at_few_observations_solve_their_equations() {
     let observation: Vec<u32> = (0..600).map(|row| row / 200).collect();
     let z = normals(&mut rng, 600 * 4);
     let (x, inversion) = inverter.invert(&z, &given, &observation, &InverseSettings::default()).unwrap();
-    let y: Vec<f64> = observation.iter().flat_map(|&o| given[o as usize * 9..(o as usize + 1) * 9].to_vec()).collect();
+    let y: Vec<f64> =
+        observation.iter().flat_map(|&o| given[o as usize * 9..(o as usize + 1) * 9].to_vec()).collect();
     let (mut again, mut log_det) = (vec![0.0; z.len()], vec![0.0; 600]);
     inverter.map().forward(&x, &y, &mut again, &mut log_det).unwrap();
     for (row, residual) in inversion.residuals.iter().enumerate() {
         let worst = (row * 4..(row + 1) * 4).fold(0.0_f64, |worst, i| worst.max((again[i] - z[i]).abs()));
-        assert!(worst <= 1e-6 + 1e-12 && (worst - residual).abs() < 1e-11, "row {row}: {worst:e}, said {residual:e}");
+        assert!(
+            worst <= 1e-6 + 1e-12 && (worst - residual).abs() < 1e-11,
+            "row {row}: {worst:e}, said {residual:e}"
+        );
     }
     // Work counts: lost efficiency fails here. (Evaluations a draw, polish and certificate included.)
     let total: u32 = inversion.iterations.iter().sum();
     assert!(total <= 600 * 8, "{} evaluations a draw", f64::from(total) / 600.0);
     // The same draws alone give the same points: an observation does not depend on its neighbours.
-    let (alone, _) = inverter.invert(&z[..800], &given[..9], &observation[..200], &InverseSettings::default()).unwrap();
+    let (alone, _) =
+        inverter.invert(&z[..800], &given[..9], &observation[..200], &InverseSettings::default()).unwrap();
     assert!(alone.iter().zip(&x).all(|(a, b)| (a - b).abs() < 1e-5));
 }
 

@@ -87,7 +87,7 @@ fn line_search<E>(
     let mut t = first;
     let mut best: Option<Point> = None;
     // Near the minimum values differ by rounding alone; there the slopes decide.
-    let slack = 16.0 * f64::EPSILON * value.abs();
+    let slack = 1e-11 * (1.0 + value.abs());
     for _ in 0..LINE_EVALUATIONS {
         let point: Vec<f64> = x.iter().zip(direction).map(|(x, d)| x + t * d).collect();
         let mut gradient = vec![0.0; x.len()];

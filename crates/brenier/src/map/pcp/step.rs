@@ -5,8 +5,8 @@ use std::ops::Range;
 use faer::Accum;
 use rayon::prelude::*;
 
-use super::{Initialisation, PcpMap};
 use super::features::{Contexts, Shard};
+use super::{Initialisation, PcpMap};
 use crate::Result;
 use crate::kernel::{Real, columns, columns_mut, product, vectorised};
 use crate::map::{Block, Constraint, HALF_LOG_TWO_PI, Trainable};
