@@ -141,7 +141,7 @@ impl<T: Real> CotMap<T> {
             self.layout.shape.rank,
         );
         let (stride, d) = (self.layout.record, self.layout.inputs);
-        let (rho, kappa) = (self.layout.rho(), self.layout.kappa());
+        let kappa = self.layout.kappa();
         let quadratic = &self.parameters[self.layout.quadratic.clone()];
         if m == 0 {
             records[..count * stride].fill(T::ZERO);
@@ -158,7 +158,6 @@ impl<T: Real> CotMap<T> {
         }
         let bias = &self.parameters[self.layout.biases[0].clone()];
         let linear = &self.parameters[self.layout.linear.clone()][..n + 1];
-        debug_assert!(rho.end == kappa.start);
         for record in records.chunks_exact_mut(stride).take(count) {
             for (value, &bias) in record[..w].iter_mut().zip(bias) {
                 *value += bias;

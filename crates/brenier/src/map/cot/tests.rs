@@ -146,6 +146,28 @@ fn kept_and_recomputed_activations_give_the_same_bits() {
 }
 
 #[test]
+fn single_precision_follows_double() {
+    let map = example(4, 5, 40, 3, 8);
+    let (x, y) = (normals(50 * 4, 1.0, 1), normals(50 * 5, 1.0, 2));
+    let (value, theta, _) = gradients(&map, &x, &y);
+    let single = map.cast::<f32>();
+    let mut workspace = single.workspace(50);
+    let (batch_x, batch_y) = single.load(&mut workspace, 50);
+    for (single, double) in batch_x.iter_mut().chain(batch_y).zip(x.iter().chain(&y)) {
+        *single = *double as f32;
+    }
+    let got = single.adjoints(&mut workspace).unwrap();
+    assert!((got - value).abs() < 1e-5 * value.abs(), "{got} and {value}");
+    let mut gradient = vec![f32::NAN; theta.len()];
+    for (index, block) in single.blocks(&workspace).iter().enumerate() {
+        single.block_gradient(&workspace, index, &mut gradient[block.range.clone()]);
+    }
+    let norm = theta.iter().map(|g| g * g).sum::<f64>().sqrt();
+    let miss = gradient.iter().zip(&theta).map(|(a, b)| (f64::from(*a) - b).powi(2)).sum::<f64>().sqrt();
+    assert!(miss < 1e-4 * norm, "‖error‖ {miss}, ‖gradient‖ {norm}");
+}
+
+#[test]
 fn the_scheme_has_order_four() {
     let map = example(2, 2, 12, 3, 1);
     let (x, y) = (normals(2, 1.0, 1), normals(2, 1.0, 2));
@@ -197,10 +219,11 @@ fn log_abs_det(mut matrix: Vec<Vec<f64>>) -> f64 {
         let pivot = (k..n).max_by(|&i, &j| matrix[i][k].abs().total_cmp(&matrix[j][k].abs())).unwrap();
         matrix.swap(k, pivot);
         sum += matrix[k][k].abs().ln();
-        for i in k + 1..n {
-            let factor = matrix[i][k] / matrix[k][k];
-            for j in k..n {
-                matrix[i][j] -= factor * matrix[k][j];
+        let (done, rest) = matrix.split_at_mut(k + 1);
+        for row in rest {
+            let factor = row[k] / done[k][k];
+            for (value, pivot) in row.iter_mut().zip(&done[k]).skip(k) {
+                *value -= factor * pivot;
             }
         }
     }
