@@ -3,13 +3,14 @@
 //! The configurations carry the names of the PyTorch program they are compared with. GFLOP/s counts the
 //! matrix products of the step alone; the peak is measured in the same run with the same kernel.
 //!
-//! usage: cargo bench --bench training_step [-- CONFIG …] [--threads 2] [--steps N]
+//! usage: cargo bench --bench training_step [-- CONFIG …] [--threads 2] [--steps N] [--activation-mib 256]
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
 use std::time::Instant;
 
+use brenier::map::Trainable;
+use brenier::map::cot::{CotMap, CotSettings, CotShape};
 use brenier::map::pcp::{OutputActivation, PcpMap, PcpShape};
-use brenier::map::{ConditionalMap, Trainable};
 use brenier::train::{Adam, AdamSettings};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -17,18 +18,21 @@ use rand_distr::StandardNormal;
 
 struct Config {
     name: &'static str,
-    shape: PcpShape,
+    shape: Shape,
     batch: usize,
 }
 
-fn config(
-    name: &'static str,
-    target: usize,
-    given: usize,
-    batch: usize,
-    width: usize,
-    depth: usize,
-) -> Config {
+/// A method's sizes, and for the flow its Runge–Kutta steps.
+enum Shape {
+    Pcp(PcpShape),
+    Cot(CotShape, usize),
+}
+
+fn cot(name: &'static str, target: usize, given: usize, batch: usize, width: usize, steps: usize) -> Config {
+    Config { name, shape: Shape::Cot(CotShape::new(target, given, width, 2), steps), batch }
+}
+
+fn pcp(name: &'static str, target: usize, given: usize, batch: usize, width: usize, depth: usize) -> Config {
     let shape = PcpShape {
         target,
         given,
@@ -37,12 +41,24 @@ fn config(
         depth,
         output: OutputActivation::Identity,
     };
-    Config { name, shape, batch }
+    Config { name, shape: Shape::Pcp(shape), batch }
 }
 
 /// Multiplications and additions of the step's matrix products.
 fn flops(config: &Config) -> f64 {
-    let PcpShape { target: n, given: m, feature_width: w, context_width: u, depth, .. } = config.shape;
+    let per_row = match config.shape {
+        Shape::Pcp(shape) => pcp_products(shape),
+        // Forward [s | M] and g, reverse δ̄ and [ū | J̄], and the gradient of A₁, per stage; A₀ʸ once and back.
+        Shape::Cot(CotShape { target: n, given: m, width: w, .. }, steps) => {
+            4 * steps * w * w * (3 * n + 6) + 2 * w * m
+        }
+    };
+    2.0 * per_row as f64 * config.batch as f64
+}
+
+/// Multiplications of one row.
+fn pcp_products(shape: PcpShape) -> usize {
+    let PcpShape { target: n, given: m, feature_width: w, context_width: u, depth, .. } = shape;
     let mut total = 0;
     for k in 0..=depth {
         let cols = if k == 0 { m } else { u };
@@ -53,8 +69,7 @@ fn flops(config: &Config) -> f64 {
             total += w * w * 3 * (n + 2);
         }
     }
-    total += depth * w * n * (n + 1) / 2 + depth * w * n * n;
-    2.0 * total as f64 * config.batch as f64
+    total + depth * w * n * (n + 1) / 2 + depth * w * n * n
 }
 
 /// GFLOP/s of 512³ single-precision products, one per thread side by side.
@@ -83,6 +98,39 @@ fn gemm_peak(threads: usize) -> f64 {
     pool.broadcast(rate).iter().sum()
 }
 
+/// Sorted seconds of single steps, after a warm-up.
+fn measure<M: Trainable<f32>>(mut map: M, batch: usize, steps: usize, pool: &rayon::ThreadPool) -> Vec<f64> {
+    let mut rng = ChaCha8Rng::seed_from_u64(0);
+    let mut workspace = map.workspace(batch);
+    let (x, y) = map.load(&mut workspace, batch);
+    for value in x.iter_mut().chain(y) {
+        *value = rng.sample::<f32, _>(StandardNormal);
+    }
+    let mut adam = Adam::new(map.parameters().len(), AdamSettings::default());
+    let mut step = || {
+        let loss = map.adjoints(&mut workspace).unwrap();
+        adam.step(&mut map, &workspace, 1e-3);
+        loss
+    };
+    let mut times = Vec::new();
+    pool.install(|| {
+        let warm = Instant::now();
+        while warm.elapsed().as_secs_f64() < 0.3 {
+            step();
+        }
+        let start = Instant::now();
+        while times.len() < if steps > 0 { steps } else { 20 }
+            || (steps == 0 && start.elapsed().as_secs_f64() < 3.0)
+        {
+            let start = Instant::now();
+            std::hint::black_box(step());
+            times.push(start.elapsed().as_secs_f64());
+        }
+    });
+    times.sort_by(f64::total_cmp);
+    times
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     let option = |name: &str, default: usize| {
@@ -90,53 +138,34 @@ fn main() {
     };
     let (threads, steps) = (option("--threads", 2), option("--steps", 0));
     let configs = [
-        config("pcp_concrete", 1, 8, 32, 128, 3),
-        config("pcp_lv", 4, 9, 256, 128, 2),
-        config("pcp_joint", 8, 7, 64, 256, 3),
-        config("pcp_swe", 14, 3500, 64, 256, 3),
-        config("pcp_swe_full", 100, 3500, 64, 512, 5),
+        pcp("pcp_concrete", 1, 8, 32, 128, 3),
+        pcp("pcp_lv", 4, 9, 256, 128, 2),
+        pcp("pcp_joint", 8, 7, 64, 256, 3),
+        pcp("pcp_swe", 14, 3500, 64, 256, 3),
+        pcp("pcp_swe_full", 100, 3500, 64, 512, 5),
+        cot("cot_concrete", 1, 8, 64, 256, 8),
+        cot("cot_lv", 4, 9, 256, 128, 8),
     ];
     let named: Vec<&String> = arguments.iter().filter(|a| a.contains('_')).collect();
     let peak = gemm_peak(threads);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
     for config in configs.iter().filter(|c| named.is_empty() || named.iter().any(|n| *n == c.name)) {
-        let mut rng = ChaCha8Rng::seed_from_u64(0);
-        let mut map = PcpMap::<f32>::initial(config.shape, Default::default(), 0).unwrap();
-        let mut workspace = map.workspace(config.batch);
-        let (x, y) = map.load(&mut workspace, config.batch);
-        for value in x.iter_mut().chain(y) {
-            *value = rng.sample::<f32, _>(StandardNormal);
-        }
-        let mut adam = Adam::new(map.parameters().len(), AdamSettings::default());
-        let mut updates = Vec::new();
-        let mut step = || {
-            let loss = map.adjoints(&mut workspace).unwrap();
-            let start = Instant::now();
-            adam.step(&mut map, &workspace, 1e-3);
-            updates.push(start.elapsed().as_secs_f64());
-            loss
+        let times = match config.shape {
+            Shape::Pcp(shape) => {
+                let map = PcpMap::<f32>::initial(shape, Default::default(), 0).unwrap();
+                measure(map, config.batch, steps, &pool)
+            }
+            Shape::Cot(shape, time_steps) => {
+                let activation_bytes = option("--activation-mib", 256) << 20;
+                let settings = CotSettings { time_steps, activation_bytes, ..CotSettings::default() };
+                let map = CotMap::<f32>::initial(shape, settings, 0).unwrap();
+                measure(map, config.batch, steps, &pool)
+            }
         };
-        let mut times = Vec::new();
-        pool.install(|| {
-            let warm = Instant::now();
-            while warm.elapsed().as_secs_f64() < 0.3 {
-                step();
-            }
-            let start = Instant::now();
-            while times.len() < if steps > 0 { steps } else { 20 }
-                || (steps == 0 && start.elapsed().as_secs_f64() < 3.0)
-            {
-                let start = Instant::now();
-                std::hint::black_box(step());
-                times.push(start.elapsed().as_secs_f64());
-            }
-        });
-        times.sort_by(f64::total_cmp);
-        updates.sort_by(f64::total_cmp);
-        let (median, update) = (times[times.len() / 2], updates[updates.len() / 2]);
+        let median = times[times.len() / 2];
         println!(
             "{{\"config\": \"{}\", \"median_s\": {median:.6}, \"min_s\": {:.6}, \"steps\": {}, \"threads\": {threads}, \
-             \"update_s\": {update:.6}, \"gflops\": {:.1}, \"gemm_peak_gflops\": {peak:.1}}}",
+             \"gflops\": {:.1}, \"gemm_peak_gflops\": {peak:.1}}}",
             config.name,
             times[0],
             times.len(),

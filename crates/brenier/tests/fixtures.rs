@@ -1,8 +1,9 @@
-//! Golden values: every `pcp_*.json` in `tests/fixtures` or in the directory named by `BRENIER_FIXTURES`.
+//! Golden values: every `pcp_*.json` and `cot_*.json` in `tests/fixtures` or in the directory named by `BRENIER_FIXTURES`.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::path::PathBuf;
 
+use brenier::map::cot::{CotMap, CotSettings, CotShape};
 use brenier::map::pcp::{OutputActivation, PcpMap, PcpShape};
 use brenier::map::{ConditionalMap, Trainable};
 use serde_json::Value;
@@ -30,6 +31,48 @@ fn assert_close(what: &str, got: &[f64], expected: &[f64]) {
     }
 }
 
+/// Gives a map the fixture's parameters, whose names and sizes must be the map's own.
+fn fill(name: &str, map: &mut impl ConditionalMap<f64>, fixture: &Value) {
+    let tensors = map.tensors();
+    assert_eq!(fixture["params"].as_object().unwrap().len(), tensors.len(), "{name}: tensors");
+    for spec in &tensors {
+        let values = flat(&fixture["params"][&spec.name]);
+        assert_eq!(values.len(), spec.indices().count(), "{name}: {}", spec.name);
+        for (index, value) in spec.indices().zip(values) {
+            map.parameters_mut()[index] = value;
+        }
+    }
+}
+
+/// Checks the objective of one batch and its gradient in every parameter; a missing gradient means zero.
+fn check_training<M: Trainable<f64>>(
+    name: &str,
+    map: &M,
+    (x, y): (&[f64], &[f64]),
+    loss: &Value,
+    grads: &Value,
+) {
+    let rows = x.len() / map.target_dim();
+    let mut workspace = map.workspace(rows);
+    let (batch_x, batch_y) = map.load(&mut workspace, rows);
+    batch_x.copy_from_slice(x);
+    batch_y.copy_from_slice(y);
+    let got = map.adjoints(&mut workspace).unwrap();
+    assert_close(&format!("{name}: training loss"), &[got], &[loss.as_f64().unwrap()]);
+    let mut gradient = vec![f64::NAN; map.parameters().len()];
+    for (index, block) in map.blocks(&workspace).iter().enumerate() {
+        map.block_gradient(&workspace, index, &mut gradient[block.range.clone()]);
+    }
+    for spec in map.tensors() {
+        let got: Vec<f64> = spec.indices().map(|index| gradient[index]).collect();
+        let mut expected = flat(&grads[&spec.name]);
+        if expected.is_empty() {
+            expected = vec![0.0; got.len()];
+        }
+        assert_close(&format!("{name}: gradient of {}", spec.name), &got, &expected);
+    }
+}
+
 fn check_pcp(name: &str, fixture: &Value) {
     let size = |key: &str| fixture[key].as_u64().unwrap() as usize;
     let shape = PcpShape {
@@ -45,15 +88,7 @@ fn check_pcp(name: &str, fixture: &Value) {
         },
     };
     let mut map = PcpMap::<f64>::initial(shape, Default::default(), 0).unwrap();
-    let tensors = map.tensors();
-    assert_eq!(fixture["params"].as_object().unwrap().len(), tensors.len(), "{name}: tensors");
-    for spec in &tensors {
-        let values = flat(&fixture["params"][&spec.name]);
-        assert_eq!(values.len(), spec.indices().count(), "{name}: {}", spec.name);
-        for (index, value) in spec.indices().zip(values) {
-            map.parameters_mut()[index] = value;
-        }
-    }
+    fill(name, &mut map, fixture);
     let (x, y) = (flat(&fixture["x"]), flat(&fixture["y"]));
     let (n, rows) = (shape.target, x.len() / shape.target);
     let (potential, hessian) = map.potential_and_hessian(&x, &y).unwrap();
@@ -73,28 +108,65 @@ fn check_pcp(name: &str, fixture: &Value) {
     let mean: Vec<f64> = gradient_x.iter().map(|g| -g / rows as f64).collect();
     assert_close(&format!("{name}: gradient in x"), &mean, &flat(&fixture["grad_mean_nll"]["x"]));
 
-    let mut workspace = map.workspace(rows);
-    let (batch_x, batch_y) = map.load(&mut workspace, rows);
-    batch_x.copy_from_slice(&x);
-    batch_y.copy_from_slice(&y);
-    let loss = map.adjoints(&mut workspace).unwrap();
-    assert_close(&format!("{name}: mean NLL"), &[loss], &[fixture["mean_nll"].as_f64().unwrap()]);
-    let mut gradient = vec![f64::NAN; map.parameters().len()];
-    for (index, block) in map.blocks(&workspace).iter().enumerate() {
-        map.block_gradient(&workspace, index, &mut gradient[block.range.clone()]);
-    }
-    for spec in &tensors {
-        let got: Vec<f64> = spec.indices().map(|index| gradient[index]).collect();
-        let mut expected = flat(&fixture["grad_mean_nll"][&spec.name]);
-        if expected.is_empty() {
-            expected = vec![0.0; got.len()];
-        }
-        assert_close(&format!("{name}: gradient of {}", spec.name), &got, &expected);
+    check_training(name, &map, (&x, &y), &fixture["mean_nll"], &fixture["grad_mean_nll"]);
+}
+
+fn check_cot(name: &str, fixture: &Value) {
+    let size = |key: &str| fixture[key].as_u64().unwrap() as usize;
+    let shape = CotShape {
+        target: size("n"),
+        given: size("m"),
+        width: size("width"),
+        depth: size("depth"),
+        rank: size("rank"),
+    };
+    let settings = CotSettings {
+        time_steps: size("time_steps"),
+        evaluation_steps: size("time_steps"),
+        alpha_transport: fixture["alpha_transport"].as_f64().unwrap(),
+        alpha_hjb: fixture["alpha_hjb"].as_f64().unwrap(),
+        ..CotSettings::default()
+    };
+    let mut map = CotMap::<f64>::initial(shape, settings, 0).unwrap();
+    fill(name, &mut map, fixture);
+    let (x, y) = (flat(&fixture["x"]), flat(&fixture["y"]));
+    let (n, rows) = (shape.target, x.len() / shape.target);
+    let (potential, gradient, laplacian) = map.potential(0.37, &x, &y).unwrap();
+    assert_close(&format!("{name}: potential"), &potential, &flat(&fixture["phi_at_t_0_37"]));
+    assert_close(&format!("{name}: gradient in q"), &gradient, &flat(&fixture["grad_phi_at_t_0_37"]));
+    assert_close(&format!("{name}: Laplacian"), &laplacian, &flat(&fixture["laplacian_x_at_t_0_37"]));
+
+    let (mut z, mut log_det, mut log_density) = (vec![0.0; rows * n], vec![0.0; rows], vec![0.0; rows]);
+    let costs = map.forward_with_costs(&x, &y, settings.time_steps, &mut z, &mut log_det).unwrap();
+    assert_close(&format!("{name}: z"), &z, &flat(&fixture["z"]));
+    assert_close(&format!("{name}: log_det"), &log_det, &flat(&fixture["log_det"]));
+    assert_close(&format!("{name}: transport cost"), &costs.transport, &flat(&fixture["transport_cost"]));
+    assert_close(&format!("{name}: HJB cost"), &costs.hjb, &flat(&fixture["hjb_cost"]));
+    let nll = flat(&fixture["nll"]);
+    map.log_density(&x, &y, &mut log_density).unwrap();
+    log_density.iter_mut().for_each(|value| *value = -*value);
+    assert_close(&format!("{name}: NLL"), &log_density, &nll);
+
+    let gradients = &fixture["grad_objective"];
+    // Both ways through the reverse pass: activations kept, and activations computed again.
+    for activation_bytes in [usize::MAX, 0] {
+        let map = map.clone().with_settings(CotSettings { activation_bytes, ..settings }).unwrap();
+        check_training(name, &map, (&x, &y), &fixture["objective"], gradients);
+        let mut workspace = map.workspace(rows);
+        let (batch_x, batch_y) = map.load(&mut workspace, rows);
+        batch_x.copy_from_slice(&x);
+        batch_y.copy_from_slice(&y);
+        let mean = nll.iter().sum::<f64>() / rows as f64;
+        assert_close(&format!("{name}: mean NLL"), &[map.loss(&mut workspace).unwrap()], &[mean]);
+        map.adjoints(&mut workspace).unwrap();
+        let mut gradient_x = vec![f64::NAN; rows * n];
+        map.target_gradient(&workspace, &mut gradient_x);
+        assert_close(&format!("{name}: gradient in x"), &gradient_x, &flat(&gradients["x"]));
     }
 }
 
-#[test]
-fn every_pcp_fixture_is_reproduced() {
+/// Runs `check` on every fixture of one kind.
+fn for_each_fixture(kind: &str, check: impl Fn(&str, &Value)) {
     let mut checked = 0;
     for entry in std::fs::read_dir(directory()).unwrap() {
         let path = entry.unwrap().path();
@@ -102,10 +174,20 @@ fn every_pcp_fixture_is_reproduced() {
             continue;
         }
         let fixture: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
-        if fixture["kind"] == "pcp_map" {
-            check_pcp(&path.file_name().unwrap().to_string_lossy(), &fixture);
+        if fixture["kind"] == kind {
+            check(&path.file_name().unwrap().to_string_lossy(), &fixture);
             checked += 1;
         }
     }
-    assert!(checked > 0, "no PCP-Map fixture in {}", directory().display());
+    assert!(checked > 0, "no {kind} fixture in {}", directory().display());
+}
+
+#[test]
+fn every_pcp_fixture_is_reproduced() {
+    for_each_fixture("pcp_map", check_pcp);
+}
+
+#[test]
+fn every_cot_fixture_is_reproduced() {
+    for_each_fixture("cot_flow", check_cot);
 }

@@ -12,22 +12,25 @@ use std::ops::Range;
 use crate::Result;
 use crate::kernel::Real;
 
+pub mod cot;
 pub mod pcp;
 
 /// ½ log 2π, the constant of the reference density per dimension.
 pub(crate) const HALF_LOG_TWO_PI: f64 = 0.918_938_533_204_672_7;
 
 /// What a tensor must satisfy after every step of training.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Constraint {
     /// Any real number.
     Free,
     /// Entries ≥ 0, kept so by projection.
     NonNegative,
+    /// Entries in [−bound, bound], kept so by clamping.
+    Within(f64),
 }
 
 /// A named tensor's place in the flat parameter vector: element (i, j) stands at `offset + i + j · stride`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct TensorSpec {
     /// The name used in the printed equations and in the model file.
     pub name: String,
@@ -133,7 +136,8 @@ pub trait Trainable<T: Real>: ConditionalMap<T> {
     /// Room for a batch of `rows` rows of (x, y), to fill before [`adjoints`](Trainable::adjoints).
     fn load<'a>(&self, workspace: &'a mut Self::Workspace, rows: usize) -> (&'a mut [T], &'a mut [T]);
 
-    /// Mean negative log-likelihood of the loaded batch, adjoints left in the workspace.
+    /// What training minimises on the loaded batch: the mean negative log-likelihood and, where the method has
+    /// them, its penalties. Adjoints are left in the workspace.
     fn adjoints(&self, workspace: &mut Self::Workspace) -> Result<f64>;
 
     /// Mean negative log-likelihood of the loaded batch, values only.

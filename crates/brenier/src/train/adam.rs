@@ -99,15 +99,28 @@ impl<T: Real, M: Trainable<T>> Walk<'_, T, M> {
                 #[inline(always)]
                 || update(p, m, v, g, &rates),
             );
-            if block.constraint == Constraint::NonNegative {
-                vectorised(
+            match block.constraint {
+                Constraint::Free => {}
+                Constraint::NonNegative => vectorised(
                     #[inline(always)]
                     || {
                         for value in p {
                             *value = value.at_least(T::ZERO);
                         }
                     },
-                );
+                ),
+                Constraint::Within(bound) => {
+                    let bound = T::from_f64(bound);
+                    vectorised(
+                        #[inline(always)]
+                        || {
+                            for value in p {
+                                let above = if *value < -bound { -bound } else { *value };
+                                *value = if above > bound { bound } else { above };
+                            }
+                        },
+                    );
+                }
             }
             return;
         }

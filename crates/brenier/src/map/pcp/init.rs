@@ -65,7 +65,7 @@ impl<T: Real> PcpMap<T> {
                     Constraint::Free if bias && how == Initialisation::Balanced && matches!(kind, "bwv") => {
                         1.0
                     }
-                    Constraint::Free => uniform,
+                    Constraint::Free | Constraint::Within(_) => uniform,
                 };
                 parameters[index] = T::from_f64(value * scale);
             }

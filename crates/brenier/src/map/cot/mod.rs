@@ -1,0 +1,283 @@
+//! COT-Flow: z = x(1) of dx/dt = −∇ₓΦ(t, x; y), x(0) = x, with Φ a residual network plus a quadratic.
+//!
+//! With q = (t, x, y), h = 1/L and σ = log(2 cosh),
+//!
+//! Φ = aᵀu_L + ½‖Aᵀq‖² + bᵀq + c,   u₀ = σ(A₀q + b₀),   u_i = u_{i−1} + hσ(A_i u_{i−1} + b_i),
+//!
+//! and along a trajectory log det ∂x(t)/∂x(0) grows by −ΔₓΦ. Training minimises
+//!
+//! E\[½‖x(1)‖² + (n/2) log 2π − ℓ(1)\] + α₁ E\[∫½‖∇ₓΦ‖²\] + α₂ E\[∫|−∂ₜΦ + ½‖∇ₓΦ‖²|\],
+//!
+//! whose last two terms, the transport cost and the violation of the Hamilton–Jacobi–Bellman equation, make the
+//! trajectories straight and the map optimal.
+
+mod adjoint;
+mod flow;
+mod init;
+mod inverse;
+mod potential;
+mod shape;
+mod step;
+#[cfg(test)]
+mod tests;
+
+pub use shape::CotShape;
+pub use step::CotWorkspace;
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::{ConditionalMap, TensorSpec};
+use crate::kernel::Real;
+use crate::{Error, Result};
+use flow::{Journey, Objective, Shard};
+use potential::Contexts;
+use shape::Layout;
+
+/// Rows that are evaluated together where no batch size says otherwise.
+const EVALUATION_ROWS: usize = 64;
+
+/// How the flow is integrated and what training adds to the likelihood.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CotSettings {
+    /// n_t, the Runge–Kutta steps of a training step.
+    pub time_steps: usize,
+    /// The Runge–Kutta steps of validation losses, densities and the way from x to z.
+    pub evaluation_steps: usize,
+    /// α₁, the weight of the transport cost beside the mean negative log-likelihood.
+    pub alpha_transport: f64,
+    /// α₂, the weight of the Hamilton–Jacobi–Bellman penalty.
+    pub alpha_hjb: f64,
+    /// Bytes that a training workspace may spend to keep activations; beyond, they are computed again in the
+    /// reverse pass. The gradient is the same.
+    pub activation_bytes: usize,
+}
+
+impl Default for CotSettings {
+    fn default() -> Self {
+        Self {
+            time_steps: 8,
+            evaluation_steps: 32,
+            alpha_transport: 0.3,
+            alpha_hjb: 1.0,
+            activation_bytes: 256 << 20,
+        }
+    }
+}
+
+/// Most Runge–Kutta steps we are willing to take.
+const MOST_STEPS: usize = 1 << 20;
+
+fn check_steps(name: &str, steps: usize) -> Result<()> {
+    if steps == 0 || steps > MOST_STEPS {
+        return Err(Error::setting(name, format!("{steps} is not between 1 and {MOST_STEPS}")));
+    }
+    Ok(())
+}
+
+impl CotSettings {
+    /// Checks every value.
+    pub fn validate(&self) -> Result<()> {
+        check_steps("time_steps", self.time_steps)?;
+        check_steps("evaluation_steps", self.evaluation_steps)?;
+        for (name, value) in [("alpha_transport", self.alpha_transport), ("alpha_hjb", self.alpha_hjb)] {
+            if !(value >= 0.0 && value.is_finite()) {
+                return Err(Error::setting(name, format!("{value} is not a number of at least 0")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a trajectory costs, per row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowCosts {
+    /// ∫½‖∇ₓΦ‖² dt.
+    pub transport: Vec<f64>,
+    /// ∫|−∂ₜΦ + ½‖∇ₓΦ‖²| dt.
+    pub hjb: Vec<f64>,
+}
+
+/// A conditional optimal-transport flow with its parameters.
+#[derive(Clone, Debug)]
+pub struct CotMap<T> {
+    layout: Layout,
+    parameters: Vec<T>,
+    settings: CotSettings,
+}
+
+impl<T: Real> CotMap<T> {
+    /// A map with the given parameters, in the order of [`ConditionalMap::tensors`]' places.
+    pub fn from_parameters(shape: CotShape, settings: CotSettings, parameters: Vec<T>) -> Result<Self> {
+        shape.validate()?;
+        settings.validate()?;
+        let layout = Layout::new(shape);
+        if parameters.len() != layout.parameters {
+            return Err(Error::Shape {
+                what: "COT-Flow parameters",
+                expected: layout.parameters.to_string(),
+                got: parameters.len().to_string(),
+            });
+        }
+        Ok(Self { layout, parameters, settings })
+    }
+
+    /// The potential's sizes.
+    pub fn shape(&self) -> CotShape {
+        self.layout.shape
+    }
+
+    /// How the flow is integrated.
+    pub fn settings(&self) -> CotSettings {
+        self.settings
+    }
+
+    /// The same map, integrated otherwise. A workspace made before goes on as it was sized.
+    pub fn with_settings(mut self, settings: CotSettings) -> Result<Self> {
+        settings.validate()?;
+        self.settings = settings;
+        Ok(self)
+    }
+
+    /// The same map in another precision.
+    pub fn cast<U: Real>(&self) -> CotMap<U> {
+        let parameters = self.parameters.iter().map(|value| U::from_f64(value.to_f64())).collect();
+        CotMap { layout: self.layout.clone(), parameters, settings: self.settings }
+    }
+
+    /// As [`forward`](ConditionalMap::forward) in `steps` steps, with the costs of every trajectory.
+    pub fn forward_with_costs(
+        &self,
+        x: &[T],
+        y: &[T],
+        steps: usize,
+        z: &mut [T],
+        log_det: &mut [f64],
+    ) -> Result<FlowCosts> {
+        check_steps("steps", steps)?;
+        let (n, m, stride) = (self.layout.shape.target, self.layout.shape.given, self.layout.record);
+        let rows = self.check_batch(x, y)?;
+        self.check_outputs(rows, z.len(), log_det.len())?;
+        let mut costs = FlowCosts { transport: vec![0.0; rows], hjb: vec![0.0; rows] };
+        let frame = self.frame();
+        let outputs = z
+            .par_chunks_mut(EVALUATION_ROWS * n)
+            .zip(log_det.par_chunks_mut(EVALUATION_ROWS))
+            .zip(costs.transport.par_chunks_mut(EVALUATION_ROWS))
+            .zip(costs.hjb.par_chunks_mut(EVALUATION_ROWS));
+        x.par_chunks(EVALUATION_ROWS * n).enumerate().zip(outputs).try_for_each_init(
+            || (Shard::new(self, EVALUATION_ROWS, true), vec![T::ZERO; EVALUATION_ROWS * stride]),
+            |(shard, records), ((index, x), (((z, log_det), transport), hjb))| {
+                let rows = log_det.len();
+                self.contexts(&y[index * EVALUATION_ROWS * m..][..rows * m], records, rows);
+                let contexts = Contexts { records, stride, index: None };
+                shard.x[..rows * n].copy_from_slice(x);
+                self.integrate(&frame, shard, contexts, rows, Journey::to_reference(steps), false);
+                self.check_shard(shard, rows, index * EVALUATION_ROWS)?;
+                z.copy_from_slice(&shard.x[..rows * n]);
+                log_det.copy_from_slice(&shard.log_det[..rows]);
+                transport.copy_from_slice(&shard.transport[..rows]);
+                hjb.copy_from_slice(&shard.hjb[..rows]);
+                Ok(())
+            },
+        )?;
+        Ok(costs)
+    }
+
+    /// Number of rows, where x and y agree on it.
+    fn check_batch(&self, x: &[T], y: &[T]) -> Result<usize> {
+        let (n, m) = (self.layout.shape.target, self.layout.shape.given);
+        let rows = x.len() / n;
+        if x.len() != rows * n || y.len() != rows * m {
+            return Err(Error::Shape {
+                what: "batch",
+                expected: format!("rows of {n} target and {m} given numbers"),
+                got: format!("{} and {} numbers", x.len(), y.len()),
+            });
+        }
+        Ok(rows)
+    }
+
+    /// Whether a vector of n a row and one of 1 a row have room for `rows` rows.
+    fn check_outputs(&self, rows: usize, vectors: usize, scalars: usize) -> Result<()> {
+        let n = self.layout.shape.target;
+        if vectors != rows * n || scalars != rows {
+            return Err(Error::Shape {
+                what: "outputs",
+                expected: format!("{} and {rows} numbers", rows * n),
+                got: format!("{vectors} and {scalars}"),
+            });
+        }
+        Ok(())
+    }
+
+    /// An error naming the first row whose trajectory left the finite numbers.
+    fn check_shard(&self, shard: &Shard<T>, rows: usize, first_row: usize) -> Result<()> {
+        match shard.broken(rows, self.layout.shape.target) {
+            None => Ok(()),
+            Some(row) => Err(Error::Numerical(format!(
+                "row {}: the trajectory of the flow is not finite (a value far outside the training data, or \
+                 weights that diverged)",
+                first_row + row + 1
+            ))),
+        }
+    }
+}
+
+impl<T: Real> ConditionalMap<T> for CotMap<T> {
+    fn target_dim(&self) -> usize {
+        self.layout.shape.target
+    }
+
+    fn given_dim(&self) -> usize {
+        self.layout.shape.given
+    }
+
+    fn parameters(&self) -> &[T] {
+        &self.parameters
+    }
+
+    fn parameters_mut(&mut self) -> &mut [T] {
+        &mut self.parameters
+    }
+
+    fn tensors(&self) -> Vec<TensorSpec> {
+        self.layout.tensors()
+    }
+
+    fn forward(&self, x: &[T], y: &[T], z: &mut [T], log_det: &mut [f64]) -> Result<()> {
+        self.forward_with_costs(x, y, self.settings.evaluation_steps, z, log_det).map(|_| ())
+    }
+
+    fn log_density_gradient(&self, x: &[T], y: &[T], out: &mut [f64], gradient: &mut [T]) -> Result<()> {
+        let (n, m, stride) = (self.layout.shape.target, self.layout.shape.given, self.layout.record);
+        let rows = self.check_batch(x, y)?;
+        self.check_outputs(rows, gradient.len(), out.len())?;
+        let steps = self.settings.evaluation_steps;
+        let (journey, frame) = (Journey::to_reference(steps), self.frame());
+        let objective = Objective { weight: -1.0, transport: 0.0, hjb: 0.0 };
+        let shard_rows = EVALUATION_ROWS.min(rows.max(1));
+        let outputs = out.par_chunks_mut(shard_rows).zip(gradient.par_chunks_mut(shard_rows * n));
+        x.par_chunks(shard_rows * n).enumerate().zip(outputs).try_for_each_init(
+            || {
+                let shard = Shard::with_adjoints(self, shard_rows, steps, 0, false);
+                (shard, vec![T::ZERO; shard_rows * stride])
+            },
+            |(shard, records), ((index, x), (out, gradient))| {
+                let rows = out.len();
+                self.contexts(&y[index * shard_rows * m..][..rows * m], records, rows);
+                let contexts = Contexts { records, stride, index: None };
+                shard.x[..rows * n].copy_from_slice(x);
+                self.integrate(&frame, shard, contexts, rows, journey, true);
+                self.check_shard(shard, rows, index * shard_rows)?;
+                for (b, out) in out.iter_mut().enumerate() {
+                    *out = -shard.row_loss(b, n);
+                }
+                self.pull_back(&frame, shard, contexts, rows, journey, objective, &mut []);
+                gradient.copy_from_slice(&shard.x_bar[..rows * n]);
+                Ok(())
+            },
+        )
+    }
+}

@@ -1,0 +1,389 @@
+//! Properties of the flow: derivatives by Taylor remainders, order of the scheme, inverse, determinants, threads.
+#![allow(clippy::unwrap_used)]
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::StandardNormal;
+
+use super::{CotMap, CotSettings, CotShape};
+use crate::Real;
+use crate::map::{ConditionalMap, Constraint, Trainable};
+use crate::train::{Adam, AdamSettings};
+
+fn normals(count: usize, scale: f64, seed: u64) -> Vec<f64> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    (0..count).map(|_| scale * rng.sample::<f64, _>(StandardNormal)).collect()
+}
+
+fn settings(steps: usize) -> CotSettings {
+    CotSettings {
+        time_steps: steps,
+        evaluation_steps: steps,
+        alpha_transport: 0.4,
+        alpha_hjb: 0.8,
+        ..CotSettings::default()
+    }
+}
+
+/// Random parameters everywhere, b and c included.
+fn example(target: usize, given: usize, width: usize, depth: usize, steps: usize) -> CotMap<f64> {
+    let mut map =
+        CotMap::<f64>::initial(CotShape::new(target, given, width, depth), settings(steps), 7).unwrap();
+    let noise = normals(map.parameters().len(), 0.15, 8);
+    for (parameter, noise) in map.parameters_mut().iter_mut().zip(noise) {
+        *parameter = 0.6 * *parameter + noise;
+    }
+    map
+}
+
+fn objective(map: &CotMap<f64>, x: &[f64], y: &[f64]) -> f64 {
+    let rows = x.len() / map.target_dim();
+    let mut workspace = map.workspace(rows);
+    let (batch_x, batch_y) = map.load(&mut workspace, rows);
+    batch_x.copy_from_slice(x);
+    batch_y.copy_from_slice(y);
+    map.adjoints(&mut workspace).unwrap()
+}
+
+fn gradients(map: &CotMap<f64>, x: &[f64], y: &[f64]) -> (f64, Vec<f64>, Vec<f64>) {
+    let rows = x.len() / map.target_dim();
+    let mut workspace = map.workspace(rows);
+    let (batch_x, batch_y) = map.load(&mut workspace, rows);
+    batch_x.copy_from_slice(x);
+    batch_y.copy_from_slice(y);
+    let value = map.adjoints(&mut workspace).unwrap();
+    let (mut theta, mut target) = (vec![f64::NAN; map.parameters().len()], vec![f64::NAN; x.len()]);
+    for (index, block) in map.blocks(&workspace).iter().enumerate() {
+        map.block_gradient(&workspace, index, &mut theta[block.range.clone()]);
+    }
+    map.target_gradient(&workspace, &mut target);
+    (value, theta, target)
+}
+
+/// log₂ of the ratio of |f(ε) − f(0) − ε f'(0)| at ε and ε/2, for two halvings.
+///
+/// ε is small, because the HJB penalty has a kink that no trajectory should cross on the way.
+fn remainder_slopes(value: f64, slope: f64, along: impl Fn(f64) -> f64) -> [f64; 2] {
+    let remainder = |epsilon: f64| (along(epsilon) - value - epsilon * slope).abs();
+    let [r0, r1, r2] = [1e-4, 5e-5, 2.5e-5].map(remainder);
+    [(r0 / r1).log2(), (r1 / r2).log2()]
+}
+
+#[test]
+fn taylor_remainders_of_the_objective_are_quadratic() {
+    for (target, given, depth) in [(2, 3, 2), (3, 2, 3), (1, 4, 4), (2, 0, 3)] {
+        let map = example(target, given, 11, depth, 3);
+        let rows = 19;
+        let (x, y) = (normals(rows * target, 1.0, 1), normals(rows * given, 1.0, 2));
+        let (value, theta, x_bar) = gradients(&map, &x, &y);
+        // Each tensor on its own, so that no small one hides behind a large one.
+        for spec in map.tensors().iter().filter(|spec| spec.name != "c") {
+            let direction = normals(spec.indices().count(), 1.0, 3);
+            let slope: f64 = spec.indices().zip(&direction).map(|(index, d)| theta[index] * d).sum();
+            let slopes = remainder_slopes(value, slope, |epsilon| {
+                let mut moved = map.clone();
+                for (index, d) in spec.indices().zip(&direction) {
+                    moved.parameters_mut()[index] += epsilon * d;
+                }
+                objective(&moved, &x, &y)
+            });
+            for slope in slopes {
+                assert!((slope - 2.0).abs() < 0.15, "depth {depth}, {}: {slopes:?}", spec.name);
+            }
+        }
+        let direction = normals(x.len(), 1.0, 4);
+        let slope: f64 = x_bar.iter().zip(&direction).map(|(g, d)| g * d).sum();
+        let slopes = remainder_slopes(value, slope, |epsilon| {
+            let moved: Vec<f64> = x.iter().zip(&direction).map(|(x, d)| x + epsilon * d).collect();
+            objective(&map, &moved, &y)
+        });
+        for slope in slopes {
+            assert!((slope - 2.0).abs() < 0.15, "depth {depth}, x: {slopes:?}");
+        }
+    }
+}
+
+#[test]
+fn potential_derivatives_agree_with_differences_at_every_depth() {
+    for depth in [2, 3, 5] {
+        let map = example(3, 2, 9, depth, 2);
+        let (x, y) = (normals(3, 1.0, 1), normals(2, 1.0, 2));
+        let (_, gradient, laplacian) = map.potential(0.3, &x, &y).unwrap();
+        let at = |t: f64, x: &[f64], y: &[f64]| map.potential(t, x, y).unwrap().0[0];
+        let step = 1e-4;
+        let mut trace = 0.0;
+        for j in 0..6 {
+            let moved = |by: f64| {
+                let (mut t, mut x, mut y) = (0.3, x.clone(), y.clone());
+                match j {
+                    0 => t += by,
+                    1..=3 => x[j - 1] += by,
+                    _ => y[j - 4] += by,
+                }
+                at(t, &x, &y)
+            };
+            let (above, below, here) = (moved(step), moved(-step), moved(0.0));
+            assert!((gradient[j] - (above - below) / (2.0 * step)).abs() < 1e-6, "∂Φ/∂q{j} at depth {depth}");
+            if (1..=3).contains(&j) {
+                trace += (above - 2.0 * here + below) / (step * step);
+            }
+        }
+        assert!((laplacian[0] - trace).abs() < 1e-5, "ΔΦ at depth {depth}: {} and {trace}", laplacian[0]);
+    }
+}
+
+#[test]
+fn kept_and_recomputed_activations_give_the_same_bits() {
+    for depth in [2, 3] {
+        let map = example(3, 2, 10, depth, 4);
+        let (x, y) = (normals(41 * 3, 1.0, 1), normals(41 * 2, 1.0, 2));
+        let [kept, again] = [usize::MAX, 0].map(|activation_bytes| {
+            let settings = CotSettings { activation_bytes, ..map.settings() };
+            gradients(&map.clone().with_settings(settings).unwrap(), &x, &y)
+        });
+        assert_eq!(kept, again);
+    }
+}
+
+#[test]
+fn single_precision_follows_double() {
+    let map = example(4, 5, 40, 3, 8);
+    let (x, y) = (normals(50 * 4, 1.0, 1), normals(50 * 5, 1.0, 2));
+    let (value, theta, _) = gradients(&map, &x, &y);
+    let single = map.cast::<f32>();
+    let mut workspace = single.workspace(50);
+    let (batch_x, batch_y) = single.load(&mut workspace, 50);
+    for (single, double) in batch_x.iter_mut().chain(batch_y).zip(x.iter().chain(&y)) {
+        *single = *double as f32;
+    }
+    let got = single.adjoints(&mut workspace).unwrap();
+    assert!((got - value).abs() < 1e-5 * value.abs(), "{got} and {value}");
+    let mut gradient = vec![f32::NAN; theta.len()];
+    for (index, block) in single.blocks(&workspace).iter().enumerate() {
+        single.block_gradient(&workspace, index, &mut gradient[block.range.clone()]);
+    }
+    let norm = theta.iter().map(|g| g * g).sum::<f64>().sqrt();
+    let miss = gradient.iter().zip(&theta).map(|(a, b)| (f64::from(*a) - b).powi(2)).sum::<f64>().sqrt();
+    assert!(miss < 1e-4 * norm, "‖error‖ {miss}, ‖gradient‖ {norm}");
+}
+
+#[test]
+fn the_scheme_has_order_four() {
+    let map = example(2, 2, 12, 3, 1);
+    let (x, y) = (normals(2, 1.0, 1), normals(2, 1.0, 2));
+    let end = |steps: usize| {
+        let (mut z, mut log_det) = ([0.0; 2], [0.0]);
+        let costs = map.forward_with_costs(&x, &y, steps, &mut z, &mut log_det).unwrap();
+        [z[0], z[1], log_det[0], costs.transport[0]]
+    };
+    let exact = end(1024);
+    let error = |steps: usize| {
+        let got = end(steps);
+        got.iter().zip(&exact).map(|(got, exact)| (got - exact) * (got - exact)).sum::<f64>().sqrt()
+    };
+    for steps in [16, 32] {
+        let order = (error(steps) / error(2 * steps)).log2();
+        assert!((order - 4.0).abs() < 0.3, "order {order} from {steps} steps");
+    }
+}
+
+#[test]
+fn draws_return_to_where_they_came_from() {
+    for given in [0, 3] {
+        let map = example(3, given, 16, 2, 64);
+        let (rows, observations) = (150, 4);
+        let y = normals(observations * given, 1.0, 2);
+        let z = normals(rows * 3, 1.0, 1);
+        let observation: Vec<u32> = (0..rows).map(|row| (row % observations) as u32).collect();
+        let (x, inversion) = map.sample(&z, &y, &observation, 64).unwrap();
+        let spread: Vec<f64> =
+            observation.iter().flat_map(|&o| y[o as usize * given..][..given].to_vec()).collect();
+        let (mut back, mut log_det) = (vec![0.0; z.len()], vec![0.0; rows]);
+        map.forward(&x, &spread, &mut back, &mut log_det).unwrap();
+        for ((got, z), row) in back.iter().zip(&z).zip((0..rows).flat_map(|row| [row; 3])) {
+            assert!((got - z).abs() < 1e-6, "row {row}: {got} and {z}");
+            assert!((got - z).abs() <= inversion.residuals[row] + 1e-12);
+        }
+        assert!(inversion.residuals.iter().all(|&residual| residual < 1e-6));
+        // And from x to z to x.
+        let (again, _) = map.sample(&back, &y, &observation, 64).unwrap();
+        assert!(again.iter().zip(&x).all(|(again, x)| (again - x).abs() < 1e-6));
+    }
+}
+
+/// log |det| by Gaussian elimination with pivoting.
+fn log_abs_det(mut matrix: Vec<Vec<f64>>) -> f64 {
+    let n = matrix.len();
+    let mut sum = 0.0;
+    for k in 0..n {
+        let pivot = (k..n).max_by(|&i, &j| matrix[i][k].abs().total_cmp(&matrix[j][k].abs())).unwrap();
+        matrix.swap(k, pivot);
+        sum += matrix[k][k].abs().ln();
+        let (done, rest) = matrix.split_at_mut(k + 1);
+        for row in rest {
+            let factor = row[k] / done[k][k];
+            for (value, pivot) in row.iter_mut().zip(&done[k]).skip(k) {
+                *value -= factor * pivot;
+            }
+        }
+    }
+    sum
+}
+
+#[test]
+fn log_det_is_that_of_the_dense_jacobian() {
+    for (given, depth) in [(2, 2), (0, 3)] {
+        let map = example(4, given, 12, depth, 128);
+        let (x, y) = (normals(4, 1.0, 1), normals(given, 1.0, 2));
+        let image = |x: &[f64]| {
+            let (mut z, mut log_det) = (vec![0.0; 4], vec![0.0]);
+            map.forward(x, &y, &mut z, &mut log_det).unwrap();
+            (z, log_det[0])
+        };
+        let step = 1e-5;
+        let jacobian = (0..4)
+            .map(|j| {
+                let [above, below] = [step, -step].map(|by| {
+                    let mut moved = x.clone();
+                    moved[j] += by;
+                    image(&moved).0
+                });
+                above.iter().zip(&below).map(|(a, b)| (a - b) / (2.0 * step)).collect()
+            })
+            .collect();
+        let (got, dense) = (image(&x).1, log_abs_det(jacobian));
+        assert!((got - dense).abs() < 1e-6, "{got} and {dense}");
+    }
+}
+
+#[test]
+fn log_density_gradient_agrees_with_differences() {
+    let map = example(3, 2, 14, 3, 12);
+    let (x, y) = (normals(70 * 3, 1.0, 1), normals(70 * 2, 1.0, 2));
+    let (mut value, mut gradient) = (vec![0.0; 70], vec![0.0; 70 * 3]);
+    map.log_density_gradient(&x, &y, &mut value, &mut gradient).unwrap();
+    let density = |x: &[f64]| {
+        let mut out = vec![0.0; 70];
+        map.log_density(x, &y, &mut out).unwrap();
+        out
+    };
+    for (a, b) in value.iter().zip(density(&x)) {
+        assert!((a - b).abs() < 1e-12 * b.abs().max(1.0));
+    }
+    for j in 0..3 {
+        let [above, below] = [1e-5, -1e-5].map(|by| {
+            let moved: Vec<f64> =
+                x.iter().enumerate().map(|(i, &x)| if i % 3 == j { x + by } else { x }).collect();
+            density(&moved)
+        });
+        for row in 0..70 {
+            let numeric = (above[row] - below[row]) / 2e-5;
+            assert!((gradient[row * 3 + j] - numeric).abs() < 1e-6 * numeric.abs().max(1.0));
+        }
+    }
+}
+
+#[test]
+fn training_gives_the_same_bits_for_any_number_of_threads() {
+    let train = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let mut map = CotMap::<f32>::initial(CotShape::new(3, 4, 33, 3), settings(3), 5).unwrap();
+            let mut workspace = map.workspace(90);
+            let mut adam = Adam::new(map.parameters().len(), AdamSettings::default());
+            let mut losses = Vec::new();
+            for step in 0..5 {
+                let (x, y) = map.load(&mut workspace, 90 - step as usize);
+                for (value, normal) in x.iter_mut().chain(y).zip(normals(90 * 7, 1.0, step)) {
+                    *value = normal as f32;
+                }
+                losses.push(map.adjoints(&mut workspace).unwrap().to_bits());
+                adam.step(&mut map, &workspace, 1e-2);
+                losses.push(map.loss(&mut workspace).unwrap().to_bits());
+            }
+            let bits: Vec<u32> = map.parameters().iter().map(|value| value.to_bits()).collect();
+            (losses, bits)
+        })
+    };
+    let one = train(1);
+    assert_eq!(one, train(2));
+    assert_eq!(one, train(4));
+}
+
+#[test]
+fn network_weights_stay_in_their_box_and_training_learns() {
+    let mut map = CotMap::<f32>::initial(CotShape::new(1, 1, 16, 2), settings(4), 5).unwrap();
+    let mut workspace = map.workspace(64);
+    let (x, y) = map.load(&mut workspace, 64);
+    for ((x, y), pair) in x.iter_mut().zip(y).zip(normals(128, 1.0, 3).chunks_exact(2)) {
+        (*x, *y) = ((0.3 * pair[0] + pair[1]) as f32, pair[1] as f32);
+    }
+    let start = map.loss(&mut workspace).unwrap();
+    let mut adam = Adam::new(map.parameters().len(), AdamSettings::default());
+    for _ in 0..60 {
+        map.adjoints(&mut workspace).unwrap();
+        adam.step(&mut map, &workspace, 0.2);
+    }
+    let end = map.loss(&mut workspace).unwrap();
+    assert!(end < start - 0.5 && end.is_finite(), "{start} to {end}");
+    let mut at_the_wall = 0;
+    for spec in map.tensors() {
+        let boxed = !matches!(spec.name.as_str(), "A" | "b" | "c");
+        assert_eq!(spec.constraint, if boxed { Constraint::Within(1.5) } else { Constraint::Free });
+        if boxed {
+            let values = spec.indices().map(|index| map.parameters()[index].magnitude());
+            at_the_wall += values.inspect(|&v| assert!(v <= 1.5)).filter(|&v| v == 1.5).count();
+        }
+    }
+    assert!(at_the_wall > 0, "the projection was never needed: the test shows nothing");
+}
+
+#[test]
+fn blocks_tile_the_parameter_vector() {
+    for (given, width) in [(0, 5), (700, 130)] {
+        let map = CotMap::<f32>::initial(CotShape::new(2, given, width, 3), settings(1), 0).unwrap();
+        let workspace = map.workspace(3);
+        let mut next = 0;
+        for block in map.blocks(&workspace) {
+            assert_eq!(block.range.start, next);
+            assert!(!block.range.is_empty());
+            next = block.range.end;
+        }
+        assert_eq!(next, map.parameters().len());
+    }
+}
+
+#[test]
+fn shapes_and_settings_out_of_range_are_refused() {
+    let good = CotShape::new(2, 3, 8, 2);
+    good.validate().unwrap();
+    assert_eq!((good.rank, CotShape::new(4, 9, 8, 2).rank), (6, 10));
+    for bad in [
+        CotShape { target: 0, ..good },
+        CotShape { width: 0, ..good },
+        CotShape { depth: 1, ..good },
+        CotShape { depth: usize::MAX, ..good },
+        CotShape { rank: 0, ..good },
+        CotShape { rank: 7, ..good },
+        CotShape { width: 1 << 16, ..good },
+        CotShape { given: usize::MAX, ..good },
+        CotShape::new(usize::MAX, usize::MAX, usize::MAX, 2),
+    ] {
+        assert!(bad.validate().is_err(), "{bad:?}");
+    }
+    let fine = CotSettings::default();
+    for bad in [
+        CotSettings { time_steps: 0, ..fine },
+        CotSettings { evaluation_steps: usize::MAX, ..fine },
+        CotSettings { alpha_hjb: -1.0, ..fine },
+        CotSettings { alpha_transport: f64::NAN, ..fine },
+    ] {
+        assert!(CotMap::<f64>::initial(good, bad, 0).is_err(), "{bad:?}");
+    }
+    let map = example(2, 3, 8, 2, 2);
+    assert!(map.forward(&[0.0; 3], &[0.0; 3], &mut [0.0; 3], &mut [0.0]).is_err());
+    assert!(map.forward(&[0.0; 2], &[0.0; 3], &mut [0.0; 4], &mut [0.0]).is_err());
+    assert!(map.sample(&[0.0; 2], &[0.0; 3], &[1], 4).is_err());
+    let error = map.forward(&[0.0, 0.0, 0.0, f64::NAN], &[0.0; 6], &mut [0.0; 4], &mut [0.0; 2]).unwrap_err();
+    assert!(error.to_string().starts_with("row 2:"), "{error}");
+}
