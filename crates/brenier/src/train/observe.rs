@@ -79,7 +79,7 @@ pub enum Event {
 }
 
 /// Receives the events of a run: a progress bar, a log, a callback.
-pub trait Observer {
+pub trait Observer: Send {
     /// Called from the training thread; keep it short.
     fn event(&mut self, event: &Event);
 

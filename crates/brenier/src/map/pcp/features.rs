@@ -5,6 +5,8 @@
 //!
 //! [s_k | M_k] = A_k diag(p_k) [w_k | J_k] + X_k diag(gate_k) [x | I] + [c_k | 0],   J_k = diag(σ'(s_{k−1})) M_{k−1}.
 
+use std::sync::{Mutex, PoisonError};
+
 use faer::linalg::matmul::triangular::{self, BlockStructure};
 use faer::{Accum, MatMut, MatRef};
 
@@ -71,6 +73,28 @@ pub(crate) struct Shard<T> {
     pub(super) loss: f64,
     /// The first row whose H was not positive definite, if any.
     pub(super) broken: Option<usize>,
+}
+
+/// One shard a thread, made when first needed and used again by later calls.
+#[derive(Debug)]
+pub(super) struct Shards<T> {
+    rows: usize,
+    slots: Vec<Mutex<Option<Shard<T>>>>,
+}
+
+impl<T: Real> Shards<T> {
+    /// Shards of `rows` rows, values only.
+    pub(super) fn new(rows: usize) -> Self {
+        // One slot more for a thread outside the pool.
+        Self { rows, slots: (0..=rayon::current_num_threads()).map(|_| Mutex::new(None)).collect() }
+    }
+
+    /// Runs `op` with this thread's shard. `op` must not start parallel work of its own.
+    pub(super) fn with<R>(&self, map: &PcpMap<T>, op: impl FnOnce(&mut Shard<T>) -> R) -> R {
+        let own = rayon::current_thread_index().unwrap_or(self.slots.len() - 1).min(self.slots.len() - 1);
+        let mut slot = self.slots[own].lock().unwrap_or_else(PoisonError::into_inner);
+        op(slot.get_or_insert_with(|| Shard::new(map, self.rows, false)))
+    }
 }
 
 /// Which context record belongs to which row.

@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::PcpMap;
-use super::features::{Contexts, Shard};
+use super::features::{Contexts, Shard, Shards};
 use crate::kernel::{Real, axpy, columns, columns_mut, dot, lbfgs, product, softplus, spd, vectorised};
 use crate::map::Inversion;
 use crate::{Error, Result};
@@ -251,8 +251,9 @@ impl PcpInverter {
         } else {
             let coarse_given: Vec<f32> = given.iter().map(|&y| y as f32).collect();
             let coarse = self.coarse.context_records(&coarse_given, observations);
-            let mut rows = self.start(z, observation, observations, &coarse, settings);
-            self.solve(&mut rows, &coarse, &fine, settings, &mut answer);
+            let shards = Shards::new(ROWS.min(count.max(observations)));
+            let mut rows = self.start(z, observation, observations, &coarse, settings, &shards);
+            self.solve(&mut rows, &coarse, &fine, settings, &shards, &mut answer);
         }
         let worst = answer.inversion.residuals.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
         match worst {
@@ -277,6 +278,7 @@ impl PcpInverter {
         observations: usize,
         coarse: &[f32],
         settings: &InverseSettings,
+        shards: &Shards<f32>,
     ) -> Rows {
         let n = self.fine.layout.shape.target;
         let count = observation.len();
@@ -293,7 +295,7 @@ impl PcpInverter {
         let ids: Vec<u32> = (0..centred.len() as u32).collect();
         let mut centres = rows_at(n, ids, centred.clone(), vec![0.0; centred.len() * n]);
         // The centre need not be exact: single-precision Newton is enough.
-        self.coarse.newton(&mut centres, coarse, COARSE, settings.max_iterations);
+        self.coarse.newton(&mut centres, coarse, COARSE, settings.max_iterations, shards);
         let mut place = vec![usize::MAX; observations];
         for (row, &o) in centres.observation.iter().enumerate() {
             place[o as usize] = row;
@@ -319,13 +321,15 @@ impl PcpInverter {
         coarse: &[f32],
         fine: &[f64],
         settings: &InverseSettings,
+        shards: &Shards<f32>,
         answer: &mut Answer,
     ) {
         let coarse_tolerance = COARSE.max(settings.tolerance);
-        self.coarse.newton(rows, coarse, coarse_tolerance, settings.max_iterations);
-        self.fine.polish(rows, fine, settings.tolerance, |rows, row| answer.take(rows, row));
+        self.coarse.newton(rows, coarse, coarse_tolerance, settings.max_iterations, shards);
+        let fine_shards = Shards::new(ROWS.min(rows.len()));
+        self.fine.polish(rows, fine, settings.tolerance, &fine_shards, |rows, row| answer.take(rows, row));
         if rows.len() > 0 {
-            self.fine.newton(rows, fine, settings.tolerance, settings.max_iterations);
+            self.fine.newton(rows, fine, settings.tolerance, settings.max_iterations, &fine_shards);
         }
         for row in 0..rows.len() {
             answer.take(rows, row);
@@ -429,49 +433,51 @@ impl<T: Real> PcpMap<T> {
     ///
     /// Finished rows rest while the others go on; in the end all are back, in no particular order, each at its
     /// best point with the factor of H there.
-    fn newton(&self, rows: &mut Rows, records: &[T], tolerance: f64, max_rounds: u32) {
+    fn newton(&self, rows: &mut Rows, records: &[T], tolerance: f64, max_rounds: u32, shards: &Shards<T>) {
         let (n, stride) = (self.layout.shape.target, self.layout.record);
         rows.step.fill(0.0);
         rows.merit.fill(f64::INFINITY);
         let mut resting = Vec::new();
         for _ in 0..max_rounds {
             rows.spans().for_each_init(
-                || (Shard::new(self, ROWS, false), vec![T::ZERO; ROWS * n], vec![0.0; n]),
-                |(shard, trial, misfit), span| {
-                    let count = span.observation.len();
-                    for (i, trial) in trial[..count * n].iter_mut().enumerate() {
-                        *trial = T::from_f64(span.x[i] + span.step[i / n] * span.direction[i]);
-                    }
-                    let contexts = Contexts { records, stride, index: Some(span.observation) };
-                    self.evaluate(shard, contexts, trial, count);
-                    for b in 0..count {
-                        let row = b * n..(b + 1) * n;
-                        for (misfit, (z, target)) in
-                            misfit.iter_mut().zip(shard.z[row.clone()].iter().zip(&span.z[row.clone()]))
-                        {
-                            *misfit = z.to_f64() - target;
+                || (vec![T::ZERO; ROWS * n], vec![0.0; n]),
+                |(trial, misfit), span| {
+                    shards.with(self, |shard| {
+                        let count = span.observation.len();
+                        for (i, trial) in trial[..count * n].iter_mut().enumerate() {
+                            *trial = T::from_f64(span.x[i] + span.step[i / n] * span.direction[i]);
                         }
-                        let merit: f64 = misfit.iter().map(|f| f * f).sum();
-                        span.rounds[b] += 1;
-                        let usable = merit.is_finite() && shard.log_det[b].is_finite();
-                        if usable && merit <= span.merit[b] * (1.0 - 1e-4 * span.step[b]) {
-                            for (x, trial) in span.x[row.clone()].iter_mut().zip(&trial[row.clone()]) {
-                                *x = trial.to_f64();
+                        let contexts = Contexts { records, stride, index: Some(span.observation) };
+                        self.evaluate(shard, contexts, trial, count);
+                        for b in 0..count {
+                            let row = b * n..(b + 1) * n;
+                            for (misfit, (z, target)) in
+                                misfit.iter_mut().zip(shard.z[row.clone()].iter().zip(&span.z[row.clone()]))
+                            {
+                                *misfit = z.to_f64() - target;
                             }
-                            span.merit[b] = merit;
-                            span.residual[b] = largest(misfit);
-                            let square = b * n * n..(b + 1) * n * n;
-                            span.factor[square.clone()].copy_from_slice(&shard.factor[square.clone()]);
-                            let direction = &mut span.direction[row];
-                            for (direction, misfit) in direction.iter_mut().zip(misfit.iter()) {
-                                *direction = -misfit;
+                            let merit: f64 = misfit.iter().map(|f| f * f).sum();
+                            span.rounds[b] += 1;
+                            let usable = merit.is_finite() && shard.log_det[b].is_finite();
+                            if usable && merit <= span.merit[b] * (1.0 - 1e-4 * span.step[b]) {
+                                for (x, trial) in span.x[row.clone()].iter_mut().zip(&trial[row.clone()]) {
+                                    *x = trial.to_f64();
+                                }
+                                span.merit[b] = merit;
+                                span.residual[b] = largest(misfit);
+                                let square = b * n * n..(b + 1) * n * n;
+                                span.factor[square.clone()].copy_from_slice(&shard.factor[square.clone()]);
+                                let direction = &mut span.direction[row];
+                                for (direction, misfit) in direction.iter_mut().zip(misfit.iter()) {
+                                    *direction = -misfit;
+                                }
+                                spd::solve(&span.factor[square], direction);
+                                span.step[b] = 1.0;
+                            } else {
+                                span.step[b] *= 0.5;
                             }
-                            spd::solve(&span.factor[square], direction);
-                            span.step[b] = 1.0;
-                        } else {
-                            span.step[b] *= 0.5;
                         }
-                    }
+                    })
                 },
             );
             // A start that cannot be evaluated at all halves a zero step for ever: it is given up as well.
@@ -489,7 +495,14 @@ impl<T: Real> PcpMap<T> {
     }
 
     /// Double-precision gradient steps with the factor at hand, x ← x − (LLᵀ)⁻¹F, while they contract.
-    fn polish(&self, rows: &mut Rows, records: &[T], tolerance: f64, mut done: impl FnMut(&Rows, usize)) {
+    fn polish(
+        &self,
+        rows: &mut Rows,
+        records: &[T],
+        tolerance: f64,
+        shards: &Shards<T>,
+        mut done: impl FnMut(&Rows, usize),
+    ) {
         let (n, stride) = (self.layout.shape.target, self.layout.record);
         let mut leftover = Vec::new();
         for round in 0..POLISH_ROUNDS {
@@ -497,35 +510,38 @@ impl<T: Real> PcpMap<T> {
                 break;
             }
             rows.spans().for_each_init(
-                || (Shard::new(self, ROWS, false), vec![T::ZERO; ROWS * n]),
-                |(shard, point), span| {
-                    let count = span.observation.len();
-                    for (point, &x) in point.iter_mut().zip(span.x.iter()) {
-                        *point = T::from_f64(x);
-                    }
-                    let contexts = Contexts { records, stride, index: Some(span.observation) };
-                    self.gradient(shard, contexts, point, count);
-                    for b in 0..count {
-                        let row = b * n..(b + 1) * n;
-                        let direction = &mut span.direction[row.clone()];
-                        for (direction, (z, target)) in
-                            direction.iter_mut().zip(shard.z[row.clone()].iter().zip(&span.z[row.clone()]))
-                        {
-                            *direction = target - z.to_f64();
+                || vec![T::ZERO; ROWS * n],
+                |point, span| {
+                    shards.with(self, |shard| {
+                        let count = span.observation.len();
+                        for (point, &x) in point.iter_mut().zip(span.x.iter()) {
+                            *point = T::from_f64(x);
                         }
-                        let residual = largest(direction);
-                        span.rounds[b] += 1;
-                        // step < 0 marks a row that stopped contracting.
-                        span.step[b] =
-                            if round > 0 && !(residual < 0.5 * span.residual[b]) { -1.0 } else { 1.0 };
-                        span.residual[b] = residual;
-                        if residual > tolerance && span.step[b] > 0.0 {
-                            spd::solve(&span.factor[b * n * n..(b + 1) * n * n], direction);
-                            for (x, d) in span.x[row].iter_mut().zip(direction.iter()) {
-                                *x += *d;
+                        let contexts = Contexts { records, stride, index: Some(span.observation) };
+                        self.gradient(shard, contexts, point, count);
+                        for b in 0..count {
+                            let row = b * n..(b + 1) * n;
+                            let direction = &mut span.direction[row.clone()];
+                            for (direction, (z, target)) in direction
+                                .iter_mut()
+                                .zip(shard.z[row.clone()].iter().zip(&span.z[row.clone()]))
+                            {
+                                *direction = target - z.to_f64();
+                            }
+                            let residual = largest(direction);
+                            span.rounds[b] += 1;
+                            // step < 0 marks a row that stopped contracting.
+                            span.step[b] =
+                                if round > 0 && !(residual < 0.5 * span.residual[b]) { -1.0 } else { 1.0 };
+                            span.residual[b] = residual;
+                            if residual > tolerance && span.step[b] > 0.0 {
+                                spd::solve(&span.factor[b * n * n..(b + 1) * n * n], direction);
+                                for (x, d) in span.x[row].iter_mut().zip(direction.iter()) {
+                                    *x += *d;
+                                }
                             }
                         }
-                    }
+                    })
                 },
             );
             for row in 0..rows.len() {

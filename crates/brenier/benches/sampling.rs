@@ -1,0 +1,79 @@
+//! Seconds for 2000 posterior draws at one observation from a trained map, one JSON line per tolerance.
+//!
+//! The map has the sizes of the Lotka–Volterra experiment (n = 4, m = 9, width 128, depth 2) and is trained here
+//! for a few seconds on a simulator of those sizes whose posterior is curved and correlated.
+//!
+//! usage: cargo bench --bench sampling [-- --threads 2]
+#![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
+
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use brenier::data::Table;
+use brenier::map::pcp::InverseSettings;
+use brenier::train::{Silent, TrainSettings};
+use brenier::{FitControl, FitSettings, NetworkSettings, fit};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::StandardNormal;
+
+const DRAWS: usize = 2000;
+
+/// Nine noisy, nonlinear statistics of four parameters.
+fn statistics(x: &[f64], rng: &mut ChaCha8Rng) -> Vec<f64> {
+    (0..9)
+        .map(|i| {
+            let (a, b) = (x[i % 4], x[(i + 1 + i / 4) % 4]);
+            a + 0.4 * b * b - 0.3 * a * b + (0.3 + 0.1 * a * a) * rng.sample::<f64, _>(StandardNormal)
+        })
+        .collect()
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let threads =
+        arguments.iter().position(|a| a == "--threads").map_or(2, |i| arguments[i + 1].parse().unwrap());
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+    let mut rng = ChaCha8Rng::seed_from_u64(0);
+    let names = (1..=4).map(|i| format!("x{i}")).chain((1..=9).map(|i| format!("y{i}"))).collect();
+    let mut values = Vec::new();
+    for _ in 0..50_000 {
+        let x: Vec<f64> = (0..4).map(|_| rng.sample(StandardNormal)).collect();
+        values.extend(&x);
+        values.extend(statistics(&x, &mut rng));
+    }
+    let settings = FitSettings {
+        target: Some("x1..x4".parse().unwrap()),
+        given: Some("y1..y9".parse().unwrap()),
+        network: NetworkSettings { feature_width: Some(128), depth: Some(2), ..Default::default() },
+        train: TrainSettings { batch_size: 256, epochs: 10, ..Default::default() },
+        ..Default::default()
+    };
+    let stop = AtomicBool::new(false);
+    let table = Table::new(names, values).unwrap();
+    let control = FitControl { observer: &mut Silent, stop: &stop, checkpoint: None };
+    let posterior = pool.install(|| fit(table, &settings, control)).unwrap().posterior;
+    let observation = statistics(&[0.5, -0.8, 0.3, 1.0], &mut rng);
+    for tolerance in [1e-6, 1e-10, 1e-3] {
+        let inverse = InverseSettings { tolerance, ..Default::default() };
+        let mut times = Vec::new();
+        let mut last = None;
+        for seed in 0..40 {
+            let start = Instant::now();
+            last = Some(pool.install(|| posterior.sample(&observation, 1, DRAWS, seed, &inverse)).unwrap());
+            times.push(start.elapsed().as_secs_f64());
+        }
+        let draws = last.unwrap();
+        times.sort_by(f64::total_cmp);
+        let evaluations: u32 = draws.iterations.iter().sum();
+        println!(
+            "{{\"bench\": \"sample\", \"method\": \"pcp-map\", \"draws\": {DRAWS}, \"tolerance\": {tolerance:e}, \
+             \"median_s\": {:.6}, \"min_s\": {:.6}, \"worst_residual\": {:.1e}, \"evaluations_per_draw\": {:.2}, \
+             \"threads\": {threads}}}",
+            times[times.len() / 2],
+            times[0],
+            draws.residuals.iter().fold(0.0_f64, |worst, r| worst.max(*r)),
+            f64::from(evaluations) / DRAWS as f64,
+        );
+    }
+}

@@ -1,0 +1,229 @@
+//! Statistical claims against problems whose answers are known in closed form.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::sync::atomic::AtomicBool;
+
+use brenier::data::Table;
+use brenier::map::pcp::InverseSettings;
+use brenier::train::{Silent, TrainSettings};
+use brenier::{FitControl, FitSettings, ModeSettings, NetworkSettings, Posterior, fit};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::StandardNormal;
+
+fn settings(target: &str, given: &str) -> FitSettings {
+    FitSettings {
+        target: Some(target.parse().unwrap()),
+        given: Some(given.parse().unwrap()),
+        network: NetworkSettings { feature_width: Some(32), ..Default::default() },
+        train: TrainSettings { batch_size: 128, patience: 10, epochs: 60, ..Default::default() },
+        ..Default::default()
+    }
+}
+
+fn fitted(table: Table, settings: &FitSettings) -> Posterior {
+    let stop = AtomicBool::new(false);
+    fit(table, settings, FitControl { observer: &mut Silent, stop: &stop, checkpoint: None })
+        .unwrap()
+        .posterior
+}
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| name.to_string()).collect()
+}
+
+/// x ~ N(0, I₂), y = A x + noise: the posterior is Gaussian with known mean and covariance.
+#[test]
+fn the_linear_gaussian_posterior_is_recovered() {
+    let (a, noise) = ([[1.0, 0.5], [-0.3, 0.8], [0.2, -1.0]], 0.7);
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    let mut values = Vec::new();
+    for _ in 0..20_000 {
+        let x: [f64; 2] = [rng.sample(StandardNormal), rng.sample(StandardNormal)];
+        values.extend(x.map(|x| 3.0 + 2.0 * x));
+        for row in a {
+            values.push(row[0] * x[0] + row[1] * x[1] + noise * rng.sample::<f64, _>(StandardNormal));
+        }
+    }
+    let table = Table::new(names(&["x1", "x2", "y1", "y2", "y3"]), values).unwrap();
+    let posterior = fitted(table, &settings("x1,x2", "y1..y3"));
+
+    // Precision P = I + AᵀA/σ², mean P⁻¹Aᵀy/σ², then scaled by 2 and shifted by 3.
+    let dot = |i: usize, j: usize| a.iter().map(|row| row[i] * row[j]).sum::<f64>() / (noise * noise);
+    let (p11, p12, p22) = (1.0 + dot(0, 0), dot(0, 1), 1.0 + dot(1, 1));
+    let det = p11 * p22 - p12 * p12;
+    let covariance = [4.0 * p22 / det, -4.0 * p12 / det, 4.0 * p11 / det];
+    for y in [[0.0, 0.0, 0.0], [1.2, -0.4, 0.5], [-1.0, 0.8, -1.3]] {
+        let t = [0, 1].map(|j| a.iter().zip(&y).map(|(row, y)| row[j] * y).sum::<f64>() / (noise * noise));
+        let mean = [3.0 + 2.0 * (p22 * t[0] - p12 * t[1]) / det, 3.0 + 2.0 * (p11 * t[1] - p12 * t[0]) / det];
+        let count = 20_000;
+        let draws = posterior.sample(&y, 1, count, 5, &InverseSettings::default()).unwrap();
+        let average = [0, 1].map(|j| draws.values.chunks_exact(2).map(|x| x[j]).sum::<f64>() / count as f64);
+        let moment = |i: usize, j: usize| {
+            let rows = draws.values.chunks_exact(2);
+            rows.map(|x| (x[i] - average[i]) * (x[j] - average[j])).sum::<f64>() / count as f64
+        };
+        let got = [moment(0, 0), moment(0, 1), moment(1, 1)];
+        for (j, &got) in average.iter().enumerate() {
+            assert!((got - mean[j]).abs() < 0.12, "y = {y:?}: mean {average:?}, exact {mean:?}");
+        }
+        for (got, exact) in got.iter().zip(&covariance) {
+            let scale = (covariance[0] * covariance[2]).sqrt();
+            assert!((got - exact).abs() < 0.1 * scale, "y = {y:?}: covariance {got} against {exact}");
+        }
+        // The mode of a Gaussian is its mean, and its density there is known.
+        let mode = &posterior.mode(&y, 1, 0, &ModeSettings::default()).unwrap()[0];
+        for (got, exact) in mode.point.iter().zip(&mean) {
+            assert!((got - exact).abs() < 0.2, "y = {y:?}: mode {:?}, exact {mean:?}", mode.point);
+        }
+        let peak = -(std::f64::consts::TAU.ln() + 0.5 * (16.0 / det).ln());
+        assert!((mode.log_density - peak).abs() < 0.15, "{} against {peak}", mode.log_density);
+        assert!(mode.gradient < 1e-5 && mode.agreeing >= 1);
+    }
+}
+
+/// Two correlated Gaussians whose means and weights move with y.
+struct Mixture;
+
+impl Mixture {
+    fn parts(y: f64) -> [(f64, [f64; 2], f64); 2] {
+        let weight = 0.35 + 0.3 / (1.0 + (-2.0 * y).exp());
+        [(weight, [1.2 * y, 1.0], 0.7), (1.0 - weight, [-1.0, -y], -0.5)]
+    }
+
+    fn draw(y: f64, rng: &mut ChaCha8Rng) -> [f64; 2] {
+        let parts = Self::parts(y);
+        let (_, mean, correlation) = parts[usize::from(rng.random::<f64>() > parts[0].0)];
+        let (a, b): (f64, f64) = (rng.sample(StandardNormal), rng.sample(StandardNormal));
+        [mean[0] + 0.6 * a, mean[1] + 0.6 * (correlation * a + (1.0 - correlation * correlation).sqrt() * b)]
+    }
+
+    fn log_density(x: [f64; 2], y: f64) -> f64 {
+        let density: f64 = Self::parts(y)
+            .iter()
+            .map(|(weight, mean, r)| {
+                let (u, v) = ((x[0] - mean[0]) / 0.6, (x[1] - mean[1]) / 0.6);
+                let square = (u * u - 2.0 * r * u * v + v * v) / (1.0 - r * r);
+                weight * (-0.5 * square).exp() / (std::f64::consts::TAU * 0.36 * (1.0 - r * r).sqrt())
+            })
+            .sum();
+        density.ln()
+    }
+}
+
+#[test]
+fn a_conditional_mixture_is_learned_to_five_hundredths_of_a_nat() {
+    let mut rng = ChaCha8Rng::seed_from_u64(2);
+    let mut simulate = |rows: usize| {
+        let mut values = Vec::new();
+        for _ in 0..rows {
+            let y = 3.0 * rng.random::<f64>() - 1.5;
+            values.extend(Mixture::draw(y, &mut rng));
+            values.push(y);
+        }
+        values
+    };
+    let table = Table::new(names(&["x1", "x2", "y"]), simulate(20_000)).unwrap();
+    let settings = FitSettings {
+        network: NetworkSettings { feature_width: Some(64), ..Default::default() },
+        ..settings("x1,x2", "y")
+    };
+    let posterior = fitted(table, &settings);
+    let held_out = simulate(20_000);
+    let (mut x, mut y, mut exact) = (Vec::new(), Vec::new(), 0.0);
+    for row in held_out.chunks_exact(3) {
+        x.extend(&row[..2]);
+        y.push(row[2]);
+        exact -= Mixture::log_density([row[0], row[1]], row[2]) / 20_000.0;
+    }
+    let (user, _) = posterior.log_density(&x, &y).unwrap().mean_nll();
+    // The excess is a Kullback–Leibler divergence: positive up to sampling noise, and small.
+    assert!(user - exact < 0.05 && user - exact > -0.01, "NLL {user}, exact {exact}");
+}
+
+/// Bounded and positive targets: draws stay inside, and the density integrates to one in the user's units.
+#[test]
+fn bounded_targets_are_respected_and_their_density_integrates_to_one() {
+    let mut rng = ChaCha8Rng::seed_from_u64(3);
+    let mut values = Vec::new();
+    for _ in 0..6_000 {
+        let y: f64 = rng.sample(StandardNormal);
+        let u = 0.8 * y + 0.7 * rng.sample::<f64, _>(StandardNormal);
+        values.extend([2.0 + 3.0 / (1.0 + (-u).exp()), y]);
+    }
+    let table = Table::new(names(&["p", "y"]), values).unwrap();
+    let mut settings = settings("p", "y");
+    settings.support = vec!["p=interval(2,5)".parse().unwrap()];
+    settings.train.epochs = 15;
+    let posterior = fitted(table, &settings);
+    for y in [-2.0, 0.0, 1.5, 6.0] {
+        let draws = posterior.sample(&[y], 1, 5_000, 1, &InverseSettings::default()).unwrap();
+        assert!(draws.values.iter().all(|&p| p > 2.0 && p < 5.0), "y = {y}");
+        // Midpoint rule in p = 2 + 3 logistic(u), which resolves the edges.
+        let (count, reach) = (4_000, 40.0);
+        let points: Vec<f64> =
+            (0..count).map(|i| reach * (2.0 * (f64::from(i) + 0.5) / f64::from(count) - 1.0)).collect();
+        let inside: Vec<(f64, f64)> = points
+            .iter()
+            .map(|u| 1.0 / (1.0 + (-u).exp()))
+            .map(|s| (2.0 + 3.0 * s, 3.0 * s * (1.0 - s)))
+            .filter(|(p, _)| *p > 2.0 && *p < 5.0)
+            .collect();
+        let p: Vec<f64> = inside.iter().map(|(p, _)| *p).collect();
+        let density = posterior.log_density(&p, &vec![y; p.len()]).unwrap().user;
+        let step = 2.0 * reach / f64::from(count);
+        let integral: f64 = density.iter().zip(&inside).map(|(d, (_, slope))| d.exp() * slope * step).sum();
+        assert!((integral - 1.0).abs() < 1e-3, "y = {y}: the density integrates to {integral}");
+    }
+    // Outside its support a value has no density, and the error says where.
+    let error = posterior.log_density(&[5.5], &[0.0]).unwrap_err().to_string();
+    assert!(error.contains("row 1") && error.contains('p') && error.contains("5.5"), "{error}");
+}
+
+#[test]
+fn an_unconditional_map_learns_a_density_without_given_columns() {
+    let mut rng = ChaCha8Rng::seed_from_u64(4);
+    let values: Vec<f64> = (0..5_000)
+        .map(|_| {
+            let side = if rng.random::<f64>() < 0.4 { -2.0 } else { 1.5 };
+            side + 0.5 * rng.sample::<f64, _>(StandardNormal)
+        })
+        .collect();
+    let exact = |x: f64| {
+        let bell =
+            |mean: f64| (-0.5 * ((x - mean) / 0.5).powi(2)).exp() / (0.5 * std::f64::consts::TAU.sqrt());
+        (0.4 * bell(-2.0) + 0.6 * bell(1.5)).ln()
+    };
+    let truth = -values.iter().map(|&x| exact(x)).sum::<f64>() / 5_000.0;
+    let mut settings = settings("x", "x");
+    settings.given = None;
+    let posterior = fitted(Table::new(names(&["x"]), values.clone()).unwrap(), &settings);
+    let (user, _) = posterior.log_density(&values, &[]).unwrap().mean_nll();
+    assert!((user - truth).abs() < 0.06, "NLL {user}, exact {truth}");
+    let draws = posterior.sample(&[], 1, 10_000, 3, &InverseSettings::default()).unwrap();
+    let left = draws.values.iter().filter(|&&x| x < 0.0).count() as f64 / 10_000.0;
+    assert!((left - 0.4).abs() < 0.05, "{left} of the draws lie left of zero, 0.4 should");
+}
+
+#[test]
+fn a_saved_model_samples_the_same_bits() {
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let values: Vec<f64> = (0..900).map(|_| rng.sample(StandardNormal)).collect();
+    let table = Table::new(names(&["x", "a", "b"]), values).unwrap();
+    let mut settings = settings("x", "a,b");
+    settings.train.epochs = 3;
+    settings.pca = Some("1".parse().unwrap());
+    let posterior = fitted(table, &settings);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.brenier");
+    posterior.save(&path).unwrap();
+    let again = Posterior::load(&path).unwrap();
+    let sample = |posterior: &Posterior| {
+        let draws = posterior.sample(&[0.3, -1.0], 1, 50, 9, &InverseSettings::default()).unwrap();
+        draws.values.iter().map(|x| x.to_bits()).collect::<Vec<_>>()
+    };
+    assert_eq!(sample(&posterior), sample(&again));
+    let bytes = std::fs::read(&path).unwrap();
+    again.save(&path).unwrap();
+    assert_eq!(bytes, std::fs::read(&path).unwrap());
+}
