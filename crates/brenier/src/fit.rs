@@ -70,8 +70,10 @@ impl FitSettings {
         let target = self.target.as_ref().ok_or_else(|| {
             Error::setting("target", "name the columns to learn, as in --target x1,x2 or --target x1..x4")
         })?;
-        let none = Selection::Columns(Vec::new());
-        let (target, given) = resolve_pair(target, self.given.as_ref().unwrap_or(&none), names)?;
+        let (target, given) = match &self.given {
+            Some(given) => resolve_pair(target, given, names)?,
+            None => (target.resolve(names)?, Vec::new()),
+        };
         if target.is_empty() {
             return Err(Error::setting("target", "names no column"));
         }
