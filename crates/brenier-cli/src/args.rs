@@ -77,7 +77,7 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Learn π(target | given) from a table
-    #[command(after_help = FIT_HELP)]
+    #[command(after_help = FIT_HELP, allow_negative_numbers = true)]
     Fit(Box<FitArguments>),
     /// Draw from the posterior at observed values
     #[command(after_help = SAMPLE_HELP)]

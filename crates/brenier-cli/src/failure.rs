@@ -57,6 +57,7 @@ impl Failure {
                 // The path is wrong, not the machine.
                 io::ErrorKind::NotFound
                 | io::ErrorKind::PermissionDenied
+                | io::ErrorKind::AlreadyExists
                 | io::ErrorKind::IsADirectory
                 | io::ErrorKind::NotADirectory => BAD_INPUT,
                 _ => UNEXPECTED,

@@ -2,11 +2,11 @@
 //!
 //! y is uniform on [−1.5, 1.5]. Given y, a fair coin s = ±1 picks an arm of x₁, and x₂ bends with x₁:
 //!
-//! x₁ = a s + σ ε₁,   x₂ = c (x₁² − 1) + 0.3 s + 0.35 ε₂,   a = 0.8 + 0.5 y,   σ = 0.7 − 0.2 y,   c = 0.5 y,
+//! x₁ = a s + σ ε₁,   x₂ = c (x₁² − 1) + 0.3 s + 0.4 ε₂,   a = 0.8 + 0.5 y,   σ = 0.7 − 0.2 y,   c = 0.4 y,
 //!
 //! so that one wide arch at low y becomes two arms of a bowl at high y. With φ_τ the density of N(0, τ²),
 //!
-//! π(x | y) = ½ Σ_s φ_σ(x₁ − a s) φ_0.35(x₂ − c (x₁² − 1) − 0.3 s).
+//! π(x | y) = ½ Σ_s φ_σ(x₁ − a s) φ_0.4(x₂ − c (x₁² − 1) − 0.3 s).
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -21,7 +21,7 @@ pub const NAMES: [&str; 3] = ["y", "x1", "x2"];
 pub const LARGEST_GIVEN: f64 = 1.5;
 
 /// Spread of x₂ about its arch.
-const THICKNESS: f64 = 0.35;
+const THICKNESS: f64 = 0.4;
 /// Half the distance of the two arms in x₂.
 const LIFT: f64 = 0.3;
 
@@ -34,7 +34,7 @@ struct Shape {
 
 impl Shape {
     fn at(y: f64) -> Self {
-        Self { arm: 0.8 + 0.5 * y, spread: 0.7 - 0.2 * y, bend: 0.5 * y }
+        Self { arm: 0.8 + 0.5 * y, spread: 0.7 - 0.2 * y, bend: 0.4 * y }
     }
 
     /// The middle of x₂ where x₁ is given, on the arm `side` = ±1.
@@ -101,7 +101,7 @@ mod tests {
         // E y² = 1.5²/3, so E(a² + σ²) = 0.64 + 0.49 + (0.25 + 0.04) 0.75.
         assert!(mean(&|row| row[1]).abs() < 0.03);
         assert!((mean(&|row| row[1] * row[1]) - 1.3475).abs() < 0.04);
-        assert!(mean(&|row| row[2] - 0.5 * row[0] * (row[1] * row[1] - 1.0)).abs() < 0.02);
+        assert!(mean(&|row| row[2] - 0.4 * row[0] * (row[1] * row[1] - 1.0)).abs() < 0.02);
         // Entropy by draws at y = 0 against the same by quadrature.
         let step = 0.02;
         let entropy: f64 = (-300..300)

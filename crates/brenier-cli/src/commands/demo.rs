@@ -18,6 +18,8 @@ const SEED: u64 = 1;
 const ROWS: usize = 10_000;
 const TEST_ROWS: usize = 10_000;
 const DRAWS: usize = 2000;
+/// Draws in each panel of the picture, which keeps the file small enough for a web page.
+const PANEL_DRAWS: usize = 540;
 /// The values of y at which draws are shown.
 const GIVEN: [f64; 3] = [-1.2, 0.0, 1.2];
 
@@ -99,7 +101,7 @@ fn settings() -> Result<FitSettings, Failure> {
         given: Some(given.parse()?),
         seed: SEED,
         network: NetworkSettings { feature_width: Some(64), ..NetworkSettings::default() },
-        train: TrainSettings { epochs: 40, minutes: Some(0.75), ..TrainSettings::default() },
+        train: TrainSettings { epochs: 150, minutes: Some(0.75), ..TrainSettings::default() },
         ..FitSettings::default()
     })
 }
@@ -116,10 +118,10 @@ fn files(model: &Posterior) -> String {
 }
 
 fn picture(draws: &[f64]) -> Result<String, Error> {
-    let row = ConditionalPanels::new(["x₁", "x₂"]).limits([-3.6, 3.6], [-4.2, 4.2]);
+    let row = ConditionalPanels::new(["x₁", "x₂"]).limits([-3.6, 3.6], [-3.9, 3.9]);
     let panels = GIVEN.iter().zip(draws.chunks_exact(2 * DRAWS)).fold(row, |row, (&y, draws)| {
         row.panel(
-            ConditionalPanel::new(format!("y = {y}"), draws.to_vec())
+            ConditionalPanel::new(format!("y = {y}"), draws[..2 * PANEL_DRAWS].to_vec())
                 .log_density(move |a, b| demo::log_density([a, b], y)),
         )
     });
