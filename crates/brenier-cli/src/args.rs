@@ -65,6 +65,21 @@ Examples:
   brenier mode model.brenier --at y1=0.3,y2=-1
   brenier mode model.brenier --given observed.csv --starts 32 --out modes.csv";
 
+const COMPLETIONS_HELP: &str = "\
+Example:
+  brenier completions bash > ~/.local/share/bash-completion/completions/brenier";
+
+const INFO_HELP: &str = "\
+Examples:
+  brenier info model.brenier
+  brenier info model.brenier --json | jq .training";
+
+const DEMO_HELP: &str = "\
+Example:
+  brenier demo --out demo
+
+Writes data.csv, model.brenier, samples.csv and posterior.svg into the folder, replacing older ones.";
+
 /// Conditional optimal transport: learn a posterior from a table of pairs (x, y), then sample, score and
 /// maximise it at any y.
 #[derive(Parser)]
@@ -89,10 +104,13 @@ pub(crate) enum Command {
     #[command(after_help = MODE_HELP)]
     Mode(ModeArguments),
     /// Say what a model file holds
+    #[command(after_help = INFO_HELP)]
     Info(InfoArguments),
     /// Try everything on a built-in problem with a known answer
+    #[command(after_help = DEMO_HELP)]
     Demo(DemoArguments),
-    /// Print a completion script for a shell, as in: brenier completions bash > ~/.local/share/bash-completion/completions/brenier
+    /// Print a completion script for a shell
+    #[command(after_help = COMPLETIONS_HELP)]
     Completions(CompletionsArguments),
 }
 
@@ -221,7 +239,7 @@ pub(crate) struct SettingFlags {
     /// Decoupled weight decay [default: 0]
     #[arg(long, value_name = "DECAY", help_heading = "Training")]
     weight_decay: Option<f64>,
-    /// End the fit after this many minutes, with the best model so far
+    /// End the fit after this many minutes (those before a --resume included), with the best model so far
     #[arg(long, value_name = "M", help_heading = "Training")]
     minutes: Option<f64>,
 }

@@ -42,10 +42,10 @@ fn recovery(step: u64, cause: &str, learning_rate: f64) -> String {
     format!("step {step}: {cause}; back to the best weights with step size {learning_rate:.2e}")
 }
 
-/// Epoch, losses and step size of a validation.
+/// Epoch, losses and step size of a validation; with the bar and the times still within 80 letters.
 fn figures(progress: &Progress) -> String {
     format!(
-        "epoch {:.1}  step {}  train {:.4}  valid {:.4}  best {:.4}  rate {:.1e}",
+        "epoch {:.0} step {} train {:.3} valid {:.3} best {:.3} rate {:.0e}",
         progress.epoch,
         progress.step,
         progress.train_nll,
@@ -64,7 +64,7 @@ fn opening(event: &Event) -> Option<String> {
     };
     Some(format!(
         "training {parameters} parameters on {train_rows} rows, {valid_rows} more to validate{resumed} \
-         (losses: mean NLL, standardised)"
+         (train, valid, best: mean NLL, standardised)"
     ))
 }
 
@@ -94,7 +94,7 @@ impl Observer for Lines {
                 if self.last.is_none_or(due) {
                     self.last = Some(Instant::now());
                     output::note(&format!(
-                        "{}  {:.0} s",
+                        "{} {:.0}s",
                         figures(progress),
                         self.started.elapsed().as_secs_f64()
                     ));
@@ -121,7 +121,7 @@ impl Bar {
     fn new(minutes: Option<f64>) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         let style =
-            ProgressStyle::with_template("{bar:20} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
+            ProgressStyle::with_template("{bar:6} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
         bar.set_style(style);
         Self { bar, started: Instant::now(), steps: (0, 0), minutes }
     }
@@ -151,11 +151,11 @@ impl Observer for Bar {
             }
             Event::Validated(progress) => {
                 let left = match self.time_left(progress.step) {
-                    Some(left) => format!(", at most {} left", HumanDuration(left)),
+                    Some(left) => format!(" <{:#}", HumanDuration(left)),
                     None => String::new(),
                 };
                 let elapsed = HumanDuration(self.started.elapsed());
-                self.bar.set_message(format!("{}  {elapsed}{left}", figures(progress)));
+                self.bar.set_message(format!("{} {elapsed:#}{left}", figures(progress)));
             }
             Event::Recovered { step, cause, learning_rate } => {
                 self.bar.println(format!("warning: {}", recovery(*step, cause, *learning_rate)));

@@ -168,10 +168,10 @@ fn summary(model: &Posterior, out: &Path, checkpoint: Option<&Path>) -> String {
         out.display(),
     );
     if let Some(path) = checkpoint {
-        text.push_str(&format!(
-            "checkpoint      {} (the same command with --resume goes on)\n",
-            path.display()
-        ));
+        // The budget counts the time before a resumption too.
+        let more = if training.stop == Stop::Minutes { " and more --minutes" } else { "" };
+        let path = path.display();
+        text.push_str(&format!("checkpoint      {path} (the same command with --resume{more} goes on)\n"));
     }
     text
 }
