@@ -1,1 +1,61 @@
-fn main() {}
+//! The `brenier` command: fit conditional transport maps to tables, then sample, score and maximise them.
+
+mod args;
+mod commands;
+mod config;
+mod failure;
+mod observations;
+mod output;
+mod progress;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Arguments, Command};
+use failure::{Failure, UNEXPECTED};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    // A panic is a mistake of ours: one line that can be reported, no trace over the user's terminal.
+    std::panic::set_hook(Box::new(|panic| {
+        output::error(&format!("this is a mistake in brenier, please report it: {panic}").replace('\n', " "));
+    }));
+    let result = catch_unwind(AssertUnwindSafe(|| run(arguments.command)));
+    match result {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(failure)) => {
+            if let Some(message) = failure.message() {
+                output::error(&message);
+            }
+            ExitCode::from(failure.code())
+        }
+        Err(_) => ExitCode::from(UNEXPECTED),
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    let threads = match &command {
+        Command::Fit(fit) => fit.threads.threads,
+        Command::Sample(sample) => sample.threads.threads,
+        Command::Density(density) => density.threads.threads,
+        Command::Mode(mode) => mode.threads.threads,
+        Command::Demo(demo) => demo.threads.threads,
+        Command::Info(_) | Command::Completions(_) => Some(1),
+    };
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads.unwrap_or(0))
+        .build()
+        .map_err(|error| Failure::Usage(format!("--threads: cannot start the threads: {error}")))?;
+    // Inside the pool, so that the training loop itself is one of the workers.
+    pool.install(|| match command {
+        Command::Fit(arguments) => commands::fit::run(*arguments),
+        Command::Sample(arguments) => commands::sample::run(&arguments),
+        Command::Density(arguments) => commands::density::run(&arguments),
+        Command::Mode(arguments) => commands::mode::run(&arguments),
+        Command::Info(arguments) => commands::info::run(&arguments),
+        Command::Demo(arguments) => commands::demo::run(&arguments),
+        Command::Completions(arguments) => commands::completions::run(&arguments),
+    })
+}

@@ -6,6 +6,7 @@ mod kernel;
 mod posterior;
 
 pub mod data;
+pub mod demo;
 pub mod map;
 pub mod report;
 pub mod store;

@@ -1,0 +1,404 @@
+//! The command line as clap sees it. Parsing only: what is done with it stands in `commands`.
+
+use std::path::PathBuf;
+
+use brenier::data::Selection;
+use brenier::map::pcp::{Initialisation, OutputActivation, Solver};
+use brenier::transform::{ColumnSettings, PcaSettings, Scaling};
+use brenier::{FitSettings, Method, Units};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::de::DeserializeOwned;
+
+const AFTER_HELP: &str = "\
+Exit codes:
+  0    success; also a fit that Ctrl-C or --minutes ended early, with its best model saved,
+       and a reader of standard output that closed the pipe
+  1    unexpected failure: input and output, arithmetic that broke down
+  2    bad input or usage: flags, settings, tables, models, paths
+  130  a second Ctrl-C
+
+Results go to standard output, everything else to standard error.
+
+Try it without any data:  brenier demo";
+
+const FIT_HELP: &str = "\
+Columns are named as in x1,x2 or x1..x4 (in the table's order), by position as in #1..#4 or #-1, or rest.
+Tables may be .csv, .tsv, .txt, .dat, .parquet, .npy or .npz; - is text on standard input.
+
+Examples:
+  brenier fit simulations.csv --target theta1..theta3 --given rest --out model.brenier
+  brenier fit data.parquet --target rate,share --given y1..y9 --support rate=log \\
+      --support 'share=interval(0,1)' --seed 7 --out model.brenier
+  brenier fit data.csv --config fit.toml --learning-rate 0.001 --out model.brenier
+  brenier fit data.csv --config fit.toml --out model.brenier --resume     # after an interruption
+
+A settings file holds the same settings; a flag overrides it:
+  target = \"theta1..theta3\"
+  given = \"rest\"
+  support = [\"theta1=log\"]
+  seed = 7
+  [network]
+  feature_width = 128
+  [train]
+  batch_size = 128
+  learning_rate = 0.002
+
+While it runs, the state is kept in MODEL.checkpoint; it is removed after success and kept when Ctrl-C,
+--minutes or a crash ends the fit, so that --resume goes on and ends in the same bits.";
+
+const SAMPLE_HELP: &str = "\
+Examples:
+  brenier sample model.brenier --at y1=0.3,y2=-1 -n 5000 --out draws.csv
+  brenier sample model.brenier --given observed.csv -n 1000 --seed 3 --out draws.parquet
+  brenier sample model.brenier --at y=1 -n 10                       # CSV on standard output
+
+With several observations the first column, observation, is the row (from 1) of the --given table.";
+
+const DENSITY_HELP: &str = "\
+Examples:
+  brenier density model.brenier test.csv
+  brenier density model.brenier test.csv --out densities.parquet";
+
+const MODE_HELP: &str = "\
+Examples:
+  brenier mode model.brenier --at y1=0.3,y2=-1
+  brenier mode model.brenier --given observed.csv --starts 32 --out modes.csv";
+
+const COMPLETIONS_HELP: &str = "\
+Example:
+  brenier completions bash > ~/.local/share/bash-completion/completions/brenier";
+
+const INFO_HELP: &str = "\
+Examples:
+  brenier info model.brenier
+  brenier info model.brenier --json | jq .training";
+
+const DEMO_HELP: &str = "\
+Example:
+  brenier demo --out demo
+
+Writes data.csv, model.brenier, samples.csv and posterior.svg into the folder, replacing older ones.";
+
+/// Conditional optimal transport: learn a posterior from a table of pairs (x, y), then sample, score and
+/// maximise it at any y.
+#[derive(Parser)]
+#[command(name = "brenier", version, after_help = AFTER_HELP, arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Learn π(target | given) from a table
+    #[command(after_help = FIT_HELP, allow_negative_numbers = true)]
+    Fit(Box<FitArguments>),
+    /// Draw from the posterior at observed values
+    #[command(after_help = SAMPLE_HELP)]
+    Sample(SampleArguments),
+    /// Score the rows of a table: log densities and mean negative log-likelihood
+    #[command(after_help = DENSITY_HELP)]
+    Density(DensityArguments),
+    /// Find the points of highest posterior density (MAP)
+    #[command(after_help = MODE_HELP)]
+    Mode(ModeArguments),
+    /// Say what a model file holds
+    #[command(after_help = INFO_HELP)]
+    Info(InfoArguments),
+    /// Try everything on a built-in problem with a known answer
+    #[command(after_help = DEMO_HELP)]
+    Demo(DemoArguments),
+    /// Print a completion script for a shell
+    #[command(after_help = COMPLETIONS_HELP)]
+    Completions(CompletionsArguments),
+}
+
+#[derive(Args)]
+pub(crate) struct ThreadArguments {
+    /// Threads to use; 0 or none means all cores. The results do not depend on it
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<usize>,
+}
+
+#[derive(Args)]
+pub(crate) struct ObservationArguments {
+    /// Table with the model's given columns, one observation a row; other columns are ignored
+    #[arg(long, value_name = "TABLE", conflicts_with = "at")]
+    pub(crate) given: Option<PathBuf>,
+    /// One observation: a value for every given column
+    #[arg(long, value_name = "NAME=VALUE,…", value_delimiter = ',', allow_hyphen_values = true)]
+    pub(crate) at: Vec<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct FitArguments {
+    /// Table to learn from
+    pub(crate) table: PathBuf,
+    /// Model file to write; an older one is replaced
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) out: PathBuf,
+    /// Settings file (TOML); flags override it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Leave out rows with missing or infinite values instead of stopping
+    #[arg(long)]
+    pub(crate) drop_missing: bool,
+    /// Table to score after the fit
+    #[arg(long, value_name = "TABLE")]
+    pub(crate) test: Option<PathBuf>,
+    /// Go on from MODEL.checkpoint if there is one
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Seconds between checkpoints
+    #[arg(long, value_name = "S", default_value_t = 30.0)]
+    pub(crate) checkpoint_seconds: f64,
+    /// Write every event of the training to this file, one JSON object a line
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub(crate) log: Option<PathBuf>,
+    /// Print errors and warnings only
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) threads: ThreadArguments,
+    #[command(flatten)]
+    pub(crate) settings: SettingFlags,
+}
+
+/// The fields of [`FitSettings`] as flags; what is not given is left as it was.
+#[derive(Args)]
+pub(crate) struct SettingFlags {
+    /// Columns x to learn the distribution of
+    #[arg(long, value_name = "COLUMNS", help_heading = "Columns")]
+    target: Option<Selection>,
+    /// Columns y to condition on; without them the fit is unconditional
+    #[arg(long, value_name = "COLUMNS", help_heading = "Columns")]
+    given: Option<Selection>,
+    /// Values a column may take: log, interval(a,b), log-interval(a,b) or real; may be repeated
+    #[arg(long, value_name = "COLUMN=SUPPORT", help_heading = "Columns")]
+    support: Vec<ColumnSettings>,
+    /// Centring and scaling of the columns [default: standard]
+    #[arg(long, help_heading = "Columns", value_parser = one_of::<Scaling>(&["standard", "robust", "none"]))]
+    scaling: Option<Scaling>,
+    /// Principal components of the given columns: a count (8) or a part of their variance (0.99)
+    #[arg(long, value_name = "COUNT|PART", help_heading = "Columns")]
+    pca: Option<PcaSettings>,
+
+    /// Kind of map [default: pcp-map]
+    #[arg(long, help_heading = "Map", value_parser = one_of::<Method>(&["pcp-map"]))]
+    method: Option<Method>,
+    /// Width of the layers that carry the target [default: by the table]
+    #[arg(long, value_name = "N", help_heading = "Map")]
+    feature_width: Option<usize>,
+    /// Width of the layers that carry the given columns [default: the feature width]
+    #[arg(long, value_name = "N", help_heading = "Map")]
+    context_width: Option<usize>,
+    /// Number of hidden layers [default: 2]
+    #[arg(long, value_name = "N", help_heading = "Map")]
+    depth: Option<usize>,
+    /// Activation of the network's output [default: identity]
+    #[arg(long, help_heading = "Map", value_parser = one_of::<OutputActivation>(&["identity", "softplus"]))]
+    output_activation: Option<OutputActivation>,
+    /// How the parameters start [default: balanced]
+    #[arg(long, help_heading = "Map", value_parser = one_of::<Initialisation>(&["balanced", "authors"]))]
+    initialisation: Option<Initialisation>,
+
+    /// Seed of split, initial weights and batches [default: 0]
+    #[arg(long, value_name = "N", help_heading = "Training")]
+    seed: Option<u64>,
+    /// Rows a step [default: 64]
+    #[arg(long, value_name = "ROWS", help_heading = "Training")]
+    batch_size: Option<usize>,
+    /// Step size at the start [default: 0.005]
+    #[arg(long, value_name = "RATE", help_heading = "Training")]
+    learning_rate: Option<f64>,
+    /// Passes over the training rows at the most [default: 1000]
+    #[arg(long, value_name = "N", help_heading = "Training")]
+    epochs: Option<u32>,
+    /// Steps between validations [default: by the number of validation rows]
+    #[arg(long, value_name = "STEPS", help_heading = "Training")]
+    validate_every: Option<usize>,
+    /// Validations without improvement before the step size drops [default: 20]
+    #[arg(long, value_name = "N", help_heading = "Training")]
+    patience: Option<u32>,
+    /// Factor of a drop [default: 0.5]
+    #[arg(long, value_name = "FACTOR", help_heading = "Training")]
+    drop_factor: Option<f64>,
+    /// The drop that ends the fit [default: 4]
+    #[arg(long, value_name = "N", help_heading = "Training")]
+    max_drops: Option<u32>,
+    /// Whether a drop goes back to the best weights so far [default: true]
+    #[arg(long, value_name = "BOOL", help_heading = "Training")]
+    rewind: Option<bool>,
+    /// Part of the rows held out for validation [default: 0.1]
+    #[arg(long, value_name = "PART", help_heading = "Training")]
+    valid_fraction: Option<f64>,
+    /// Rows held out for validation at the most [default: 20000]
+    #[arg(long, value_name = "ROWS", help_heading = "Training")]
+    max_valid_rows: Option<usize>,
+    /// Decoupled weight decay [default: 0]
+    #[arg(long, value_name = "DECAY", help_heading = "Training")]
+    weight_decay: Option<f64>,
+    /// End the fit after this many minutes (those before a --resume included), with the best model so far
+    #[arg(long, value_name = "M", help_heading = "Training")]
+    minutes: Option<f64>,
+}
+
+impl SettingFlags {
+    /// Lays the flags over `settings`.
+    pub(crate) fn overlay(self, settings: &mut FitSettings) {
+        fn set<T>(slot: &mut T, flag: Option<T>) {
+            if let Some(value) = flag {
+                *slot = value;
+            }
+        }
+        fn fill<T>(slot: &mut Option<T>, flag: Option<T>) {
+            if flag.is_some() {
+                *slot = flag;
+            }
+        }
+        fill(&mut settings.target, self.target);
+        fill(&mut settings.given, self.given);
+        for column in self.support {
+            settings.support.retain(|own| own.name != column.name);
+            settings.support.push(column);
+        }
+        set(&mut settings.scaling, self.scaling);
+        fill(&mut settings.pca, self.pca);
+        set(&mut settings.method, self.method);
+        set(&mut settings.seed, self.seed);
+        let network = &mut settings.network;
+        fill(&mut network.feature_width, self.feature_width);
+        fill(&mut network.context_width, self.context_width);
+        fill(&mut network.depth, self.depth);
+        set(&mut network.output, self.output_activation);
+        set(&mut network.initialisation, self.initialisation);
+        let train = &mut settings.train;
+        set(&mut train.batch_size, self.batch_size);
+        set(&mut train.learning_rate, self.learning_rate);
+        set(&mut train.epochs, self.epochs);
+        set(&mut train.validate_every, self.validate_every);
+        set(&mut train.patience, self.patience);
+        set(&mut train.drop_factor, self.drop_factor);
+        set(&mut train.max_drops, self.max_drops);
+        set(&mut train.rewind, self.rewind);
+        set(&mut train.valid_fraction, self.valid_fraction);
+        set(&mut train.max_valid_rows, self.max_valid_rows);
+        set(&mut train.adam.weight_decay, self.weight_decay);
+        fill(&mut train.minutes, self.minutes);
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct SampleArguments {
+    /// Model file
+    pub(crate) model: PathBuf,
+    #[command(flatten)]
+    pub(crate) observations: ObservationArguments,
+    /// Draws for each observation
+    #[arg(short, long = "draws", value_name = "N", default_value_t = 1000)]
+    pub(crate) n: usize,
+    /// Table to write; - or none is CSV on standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Seed of the draws
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Further columns
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
+    pub(crate) with: Vec<Extra>,
+    /// How draws are computed [default: newton]
+    #[arg(long, value_parser = one_of::<Solver>(&["newton", "lbfgs"]))]
+    pub(crate) solver: Option<Solver>,
+    /// Largest residual that counts as solved [default: 1e-6]
+    #[arg(long, value_name = "RESIDUAL")]
+    pub(crate) tolerance: Option<f64>,
+    #[command(flatten)]
+    pub(crate) threads: ThreadArguments,
+}
+
+/// A column of `sample` beside the draws.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Extra {
+    /// The row, from 1, of the given table
+    Observation,
+    /// What the solver left of the equation
+    Residual,
+    /// Iterations of the solver
+    Iterations,
+    /// Log density of the draw, in the user's units
+    LogDensity,
+}
+
+#[derive(Args)]
+pub(crate) struct DensityArguments {
+    /// Model file
+    pub(crate) model: PathBuf,
+    /// Table with the model's target and given columns; other columns are ignored
+    pub(crate) table: PathBuf,
+    /// Write the log density of every row to this table; - is CSV on standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Leave out rows with missing or infinite values instead of stopping
+    #[arg(long)]
+    pub(crate) drop_missing: bool,
+    #[command(flatten)]
+    pub(crate) threads: ThreadArguments,
+}
+
+#[derive(Args)]
+pub(crate) struct ModeArguments {
+    /// Model file
+    pub(crate) model: PathBuf,
+    #[command(flatten)]
+    pub(crate) observations: ObservationArguments,
+    /// Starting points of the search: the best of 256 draws
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub(crate) starts: usize,
+    /// Density to maximise; they differ when a column has a support such as log [default: user]
+    #[arg(long, value_parser = one_of::<Units>(&["user", "standardised"]))]
+    pub(crate) units: Option<Units>,
+    /// Seed of the draws to start from
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Write the points to this table; - is CSV on standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) threads: ThreadArguments,
+}
+
+#[derive(Args)]
+pub(crate) struct InfoArguments {
+    /// Model file
+    pub(crate) model: PathBuf,
+    /// Everything, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct DemoArguments {
+    /// Folder for the files; made if it does not exist
+    #[arg(long, value_name = "DIR", default_value = "demo")]
+    pub(crate) out: PathBuf,
+    /// Print errors and warnings only
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) threads: ThreadArguments,
+}
+
+#[derive(Args)]
+pub(crate) struct CompletionsArguments {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Parses one of `names` into the library's type by the spelling that TOML uses too.
+fn one_of<T>(names: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+where
+    T: DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(names).try_map(|name| serde_json::from_value::<T>(name.into()))
+}

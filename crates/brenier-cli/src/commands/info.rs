@@ -1,0 +1,127 @@
+//! `brenier info`: what a model file holds.
+
+use std::fmt::Write;
+
+use brenier::Posterior;
+use serde::Serialize;
+
+use crate::args::InfoArguments;
+use crate::failure::Failure;
+use crate::output;
+
+pub(crate) fn run(arguments: &InfoArguments) -> Result<(), Failure> {
+    let model = Posterior::load(&arguments.model)?;
+    output::result(&if arguments.json { json(&model) } else { text(&model) })?;
+    Ok(())
+}
+
+/// The header document of the file, and what follows from it.
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    header: &'a brenier::Header,
+    parameters: usize,
+    linear_target_transform: bool,
+    pca_components: Option<usize>,
+    validations: usize,
+}
+
+fn json(model: &Posterior) -> String {
+    let header = model.header();
+    let document = Document {
+        header,
+        parameters: header.shape.parameters(),
+        linear_target_transform: header.target_transform.is_linear(),
+        pca_components: header.given_transform.pca().map(|pca| pca.output_dim()),
+        validations: model.history().len(),
+    };
+    let text = serde_json::to_string_pretty(&document).expect("a header that was read can be written");
+    text + "\n"
+}
+
+/// The name by which settings files and flags know a value.
+pub(crate) fn spelled(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(name)) => name,
+        Ok(other) => other.to_string(),
+        Err(_) => String::new(),
+    }
+}
+
+/// A list of names that stays readable when there are hundreds.
+pub(crate) fn listed(names: &[String]) -> String {
+    match names {
+        [] => "none (unconditional)".to_owned(),
+        [first, second, .., last] if names.len() > 12 => {
+            format!("{first}, {second}, …, {last} ({} columns)", names.len())
+        }
+        _ => names.join(", "),
+    }
+}
+
+fn text(model: &Posterior) -> String {
+    let header = model.header();
+    let (shape, training) = (&header.shape, &header.training);
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(text, "{name:16}{value}");
+    };
+    line("method", spelled(&header.method));
+    line("target", listed(&header.target_names));
+    line("given", listed(&header.given_names));
+    let supports: Vec<String> = header.settings.support.iter().map(ToString::to_string).collect();
+    line("supports", if supports.is_empty() { "all real".to_owned() } else { supports.join(", ") });
+    line("scaling", header.settings.scaling.to_string());
+    if let Some(pca) = header.given_transform.pca() {
+        let variance = 100.0 * pca.explained_variance();
+        line(
+            "pca",
+            format!(
+                "{} of {} components, {variance:.2} % of the variance",
+                pca.output_dim(),
+                pca.input_dim()
+            ),
+        );
+    }
+    line(
+        "network",
+        format!(
+            "feature width {}, context width {}, depth {}, output {}; {} parameters",
+            shape.feature_width,
+            shape.context_width,
+            shape.depth,
+            spelled(&shape.output),
+            shape.parameters()
+        ),
+    );
+    line(
+        "rows",
+        format!("{} trained on, {} held out for validation", training.train_rows, training.valid_rows),
+    );
+    line("validation NLL", validation(model));
+    line(
+        "training",
+        format!(
+            "{} steps, best at step {}; ended: {}",
+            training.steps,
+            training.best_step,
+            spelled(&training.stop)
+        ),
+    );
+    line("seed", header.seed.to_string());
+    line("data SHA-256", header.data_sha256.clone());
+    line("written by", format!("brenier {}", header.brenier_version));
+    text
+}
+
+/// The best validation loss, in the user's units too where these differ by a constant.
+pub(crate) fn validation(model: &Posterior) -> String {
+    let header = model.header();
+    let standardised = header.training.best_valid_nll;
+    if header.target_transform.is_linear() {
+        let user = standardised - header.target_transform.linear_scale_log_det();
+        format!("{user:.4} in your units, {standardised:.4} standardised")
+    } else {
+        format!("{standardised:.4} standardised (in your units: brenier density)")
+    }
+}

@@ -1,0 +1,9 @@
+//! One file per command: read, call the library, write.
+
+pub(crate) mod completions;
+pub(crate) mod demo;
+pub(crate) mod density;
+pub(crate) mod fit;
+pub(crate) mod info;
+pub(crate) mod mode;
+pub(crate) mod sample;

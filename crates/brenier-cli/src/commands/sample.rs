@@ -1,0 +1,94 @@
+//! `brenier sample`: draws from the posterior at observed values.
+
+use brenier::data::{self, Table};
+use brenier::map::pcp::InverseSettings;
+use brenier::{Draws, Posterior};
+
+use crate::args::{Extra, SampleArguments};
+use crate::failure::Failure;
+use crate::observations::{self, Observations};
+use crate::output;
+
+pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
+    let target = output::destination(arguments.out.as_deref());
+    output::check_destination(&target)?;
+    let model = Posterior::load(&arguments.model)?;
+    let observed = observations::read(&model, &arguments.observations)?;
+    if arguments.n == 0 {
+        return Err(Failure::Usage("-n: ask for at least 1 draw".to_owned()));
+    }
+    let mut settings = InverseSettings::default();
+    settings.solver = arguments.solver.unwrap_or(settings.solver);
+    settings.tolerance = arguments.tolerance.unwrap_or(settings.tolerance);
+    let draws = model.sample(&observed.values, observed.count, arguments.n, arguments.seed, &settings)?;
+
+    let mut extras = arguments.with.clone();
+    if observed.count > 1 && !extras.contains(&Extra::Observation) {
+        extras.push(Extra::Observation);
+    }
+    data::write(&target, &table(&model, &observed, draws, &extras)?)?;
+    Ok(())
+}
+
+/// The draws with the observation before and the other further columns after them.
+fn table(
+    model: &Posterior,
+    observed: &Observations,
+    draws: Draws,
+    extras: &[Extra],
+) -> Result<Table, Failure> {
+    let (n, m) = (model.target_names().len(), model.given_names().len());
+    let density = if extras.contains(&Extra::LogDensity) {
+        let given: Vec<f64> = draws
+            .observation
+            .iter()
+            .flat_map(|&o| &observed.values[o as usize * m..(o as usize + 1) * m])
+            .copied()
+            .collect();
+        model.log_density(&draws.values, &given)?.user
+    } else {
+        Vec::new()
+    };
+    let mut names = model.target_names().to_vec();
+    let mut after: Vec<&dyn Fn(usize) -> f64> = Vec::new();
+    let residual = |row: usize| draws.residuals[row];
+    let iterations = |row: usize| f64::from(draws.iterations[row]);
+    let log_density = |row: usize| density[row];
+    if extras.contains(&Extra::Residual) {
+        names.push(free_name("residual", &names));
+        after.push(&residual);
+    }
+    if extras.contains(&Extra::Iterations) {
+        names.push(free_name("iterations", &names));
+        after.push(&iterations);
+    }
+    if extras.contains(&Extra::LogDensity) {
+        names.push(free_name("log_density", &names));
+        after.push(&log_density);
+    }
+    let numbered = extras.contains(&Extra::Observation);
+    if numbered {
+        names.insert(0, free_name("observation", &names));
+    }
+    if names.len() == n {
+        return Ok(Table::new(names, draws.values)?);
+    }
+    let mut values = Vec::with_capacity(draws.observation.len() * names.len());
+    for (row, draw) in draws.values.chunks_exact(n).enumerate() {
+        if numbered {
+            values.push(f64::from(draws.observation[row]) + 1.0);
+        }
+        values.extend_from_slice(draw);
+        values.extend(after.iter().map(|column| column(row)));
+    }
+    Ok(Table::new(names, values)?)
+}
+
+/// `name`, with underscores after it if a target column already has the name.
+pub(crate) fn free_name(name: &str, taken: &[String]) -> String {
+    let mut name = name.to_owned();
+    while taken.contains(&name) {
+        name.push('_');
+    }
+    name
+}

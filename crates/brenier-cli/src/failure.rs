@@ -1,0 +1,79 @@
+//! What can end a command early, and the exit code each stands for.
+
+use std::io;
+
+use brenier::Error;
+
+/// Everything went well, or the reader of our output has gone.
+pub(crate) const SUCCESS: u8 = 0;
+/// The machine failed us: input and output, memory, arithmetic.
+pub(crate) const UNEXPECTED: u8 = 1;
+/// The user can mend it: flags, settings, tables, models.
+pub(crate) const BAD_INPUT: u8 = 2;
+/// A second Ctrl-C.
+pub(crate) const INTERRUPTED: i32 = 130;
+
+/// Why a command ended early.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Flags that do not go together or with the files; one sentence.
+    Usage(String),
+    /// The library's answer.
+    Library(Error),
+    /// Standard output refused.
+    Stdout(io::Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Library(error)
+    }
+}
+
+/// Only writes to standard output leave us with a bare `io::Error`; files are named in [`Error::Io`].
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Stdout(error)
+    }
+}
+
+impl Failure {
+    /// The sentence for the user; none when the reader of a pipe has had enough.
+    pub(crate) fn message(&self) -> Option<String> {
+        match self {
+            _ if self.is_broken_pipe() => None,
+            Self::Usage(text) => Some(text.clone()),
+            Self::Library(error) => Some(error.to_string()),
+            Self::Stdout(error) => Some(format!("cannot write to standard output: {error}")),
+        }
+    }
+
+    /// The exit code.
+    pub(crate) fn code(&self) -> u8 {
+        match self {
+            _ if self.is_broken_pipe() => SUCCESS,
+            Self::Usage(_) => BAD_INPUT,
+            Self::Library(Error::Io { source, .. }) => match source.kind() {
+                // The path is wrong, not the machine.
+                io::ErrorKind::NotFound
+                | io::ErrorKind::PermissionDenied
+                | io::ErrorKind::AlreadyExists
+                | io::ErrorKind::IsADirectory
+                | io::ErrorKind::NotADirectory => BAD_INPUT,
+                _ => UNEXPECTED,
+            },
+            Self::Library(Error::Numerical(_)) | Self::Stdout(_) => UNEXPECTED,
+            Self::Library(_) => BAD_INPUT,
+        }
+    }
+
+    fn is_broken_pipe(&self) -> bool {
+        match self {
+            Self::Usage(_) => false,
+            Self::Library(Error::Io { source, .. }) | Self::Stdout(source) => {
+                source.kind() == io::ErrorKind::BrokenPipe
+            }
+            Self::Library(_) => false,
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The values y to condition on, from a table (`--given`) or from the command line (`--at`).
+
+use std::path::Path;
+
+use brenier::data::{self, Format, ReadOptions, Table};
+use brenier::{Error, Posterior};
+
+use crate::args::ObservationArguments;
+use crate::failure::Failure;
+use crate::output;
+
+/// Rows of given values in the model's order.
+pub(crate) struct Observations {
+    /// One row after the other.
+    pub(crate) values: Vec<f64>,
+    /// How many rows; 1 for an unconditional model.
+    pub(crate) count: usize,
+}
+
+/// Reads what the flags name and checks it against the model.
+pub(crate) fn read(model: &Posterior, flags: &ObservationArguments) -> Result<Observations, Failure> {
+    let names = model.given_names();
+    match (&flags.given, flags.at.is_empty()) {
+        _ if names.is_empty() => {
+            if flags.given.is_some() || !flags.at.is_empty() {
+                return Err(Failure::Usage(
+                    "the model is unconditional: leave out --given and --at".to_owned(),
+                ));
+            }
+            Ok(Observations { values: Vec::new(), count: 1 })
+        }
+        (Some(path), _) => {
+            let table = columns(path, ReadOptions::default(), names).map_err(|error| match error {
+                // Here every row is an observation, and no flag drops one.
+                Error::Table { path, problem } => {
+                    let problem = problem.replace("drop such rows with --drop-missing", "fill in the value");
+                    Error::Table { path, problem }
+                }
+                other => other,
+            })?;
+            Ok(Observations { count: table.rows(), values: table.into_values() })
+        }
+        (None, false) => Ok(Observations { values: parse(&flags.at, names)?, count: 1 }),
+        (None, true) => Err(Failure::Usage(format!(
+            "the model is conditional on {}: say at which values, with --given TABLE or --at {}",
+            names.join(", "),
+            names.iter().map(|name| format!("{name}=…")).collect::<Vec<_>>().join(",")
+        ))),
+    }
+}
+
+/// The columns `names` of the table at `path`, in this order; its other columns are not read.
+///
+/// A `.npy` file has no names: one with exactly as many columns is taken in order.
+pub(crate) fn columns(path: &Path, options: ReadOptions, names: &[String]) -> Result<Table, Error> {
+    let nameless = matches!(Format::of(path), Ok(Format::Npy));
+    let mut in_order = false;
+    let read = data::read(path, &options, |have| {
+        let places: Vec<Option<usize>> =
+            names.iter().map(|name| have.iter().position(|own| own == name)).collect();
+        let Some(missing) = places.iter().position(Option::is_none) else {
+            return Ok(places.into_iter().flatten().collect());
+        };
+        if nameless && have.len() == names.len() {
+            in_order = true;
+            return Ok((0..names.len()).collect());
+        }
+        const FEW: usize = 20;
+        let mut list = have.iter().take(FEW).map(String::as_str).collect::<Vec<_>>().join(", ");
+        if have.len() > FEW {
+            list.push_str(&format!(", … ({} in all)", have.len()));
+        }
+        let name = &names[missing];
+        Err(Error::table(
+            path,
+            format!("there is no column \"{name}\", which the model needs; it has {list}"),
+        ))
+    })?;
+    if in_order {
+        output::note(&format!("{}: columns taken in order as {}", path.display(), names.join(", ")));
+    }
+    for text in &read.warnings {
+        output::warning(text);
+    }
+    if read.dropped_rows > 0 {
+        output::warning(&format!(
+            "{}: {} rows with missing values left out",
+            path.display(),
+            read.dropped_rows
+        ));
+    }
+    Ok(read.table)
+}
+
+/// `name=value` entries in any order, every name of the model exactly once.
+fn parse(entries: &[String], names: &[String]) -> Result<Vec<f64>, Failure> {
+    let mut values: Vec<Option<f64>> = vec![None; names.len()];
+    for entry in entries {
+        let wrong = |why: String| Failure::Usage(format!("--at {entry}: {why}"));
+        let (name, value) = entry
+            .rsplit_once('=')
+            .ok_or_else(|| wrong("write name=value, with commas between entries".to_owned()))?;
+        let (name, value) = (name.trim(), value.trim());
+        let place = names.iter().position(|own| own == name).ok_or_else(|| {
+            wrong(format!("the model has no given column \"{name}\"; it has {}", names.join(", ")))
+        })?;
+        let number: f64 =
+            value.parse().map_err(|_| wrong(format!("\"{value}\" is not a number (column \"{name}\")")))?;
+        if !number.is_finite() {
+            return Err(wrong(format!("the value of \"{name}\" must be finite")));
+        }
+        if values[place].replace(number).is_some() {
+            return Err(wrong(format!("\"{name}\" is given twice")));
+        }
+    }
+    let missing: Vec<&str> = names
+        .iter()
+        .zip(&values)
+        .filter(|(_, value)| value.is_none())
+        .map(|(name, _)| name.as_str())
+        .collect();
+    if !missing.is_empty() {
+        return Err(Failure::Usage(format!(
+            "--at: no value for {}; every given column needs one",
+            missing.join(", ")
+        )));
+    }
+    Ok(values.into_iter().flatten().collect())
+}

@@ -1,0 +1,81 @@
+//! The only way to the terminal: results on standard output, everything else on standard error.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use brenier::Error;
+use brenier::data::Output;
+
+/// An error's sentence.
+pub(crate) fn error(text: &str) {
+    to_stderr("error: ", text);
+}
+
+/// Something the user should know although we go on.
+pub(crate) fn warning(text: &str) {
+    to_stderr("warning: ", text);
+}
+
+/// News of no consequence.
+pub(crate) fn note(text: &str) {
+    to_stderr("", text);
+}
+
+/// A closed standard error is no reason to stop: there is nobody left to tell.
+fn to_stderr(prefix: &str, text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{prefix}{text}");
+}
+
+/// A result, as it stands.
+pub(crate) fn result(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
+}
+
+/// Where `--out` points: `-` or nothing is standard output.
+pub(crate) fn destination(out: Option<&Path>) -> Output {
+    match out {
+        Some(path) if path != Path::new("-") => Output::Path(path.to_owned()),
+        _ => Output::Stdout,
+    }
+}
+
+/// Checks, before work is spent on it, that a file can be made at `path`.
+pub(crate) fn check_writable(path: &Path) -> Result<(), Error> {
+    let refuse = |source: io::Error| Err(Error::io(path, "write the file", source));
+    if path.is_dir() {
+        return refuse(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder"));
+    }
+    if path.exists() && !path.is_file() {
+        return Ok(()); // a device or a pipe: writing will tell
+    }
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    if !folder.is_dir() {
+        let text = format!("its folder {} does not exist; create it first", folder.display());
+        return refuse(io::Error::new(io::ErrorKind::NotFound, text));
+    }
+    let probe: PathBuf = folder.join(format!(".brenier-probe-{}.tmp", std::process::id()));
+    match OpenOptions::new().write(true).create_new(true).open(&probe) {
+        Ok(_) => {
+            let _ = std::fs::remove_file(&probe);
+            Ok(())
+        }
+        Err(error) => refuse(error),
+    }
+}
+
+/// Checks the destination of a table before the table is computed.
+pub(crate) fn check_destination(target: &Output) -> Result<(), Error> {
+    match target {
+        Output::Stdout => Ok(()),
+        Output::Path(path) => {
+            brenier::data::Format::of(path)?;
+            check_writable(path)
+        }
+    }
+}

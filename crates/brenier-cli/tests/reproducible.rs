@@ -1,0 +1,107 @@
+//! The same bits on every number of threads, and after kills and interruptions.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{SMALL, brenier, folder, stderr, stdout, succeed};
+
+#[test]
+fn runs_and_threads_do_not_change_a_bit() {
+    let folder = folder();
+    let here = folder.path();
+    let mut models = Vec::new();
+    let mut draws = Vec::new();
+    for threads in ["", "--threads 1", "--threads 2", "--threads 4", ""] {
+        succeed(here, &format!("fit data.csv {SMALL} {threads} --out m.brenier"));
+        models.push(fs::read(here.join("m.brenier")).unwrap());
+        draws.push(succeed(here, &format!("sample m.brenier --at y1=0.5,y2=0.5 -n 200 {threads}")));
+    }
+    assert!(models.iter().all(|model| model == &models[0]));
+    assert!(draws.iter().all(|text| text == &draws[0]));
+    assert_ne!(draws[0], succeed(here, "sample m.brenier --at y1=0.5,y2=0.5 -n 200 --seed 1"));
+}
+
+/// A fit of about a second.
+const LONG: &str = "--target x1,x2 --given y1,y2 --feature-width 32 --epochs 300 --validate-every 20 \
+                    --patience 1000 --quiet --checkpoint-seconds 0";
+
+#[test]
+fn a_killed_fit_resumes_to_the_same_bits() {
+    let folder = folder();
+    let here = folder.path();
+    let started = Instant::now();
+    succeed(here, &format!("fit data.csv {LONG} --out whole.brenier"));
+    let whole = started.elapsed();
+    // Moments that differ from run to run of the tests; early enough that the fit is never complete.
+    let mut noise = u64::from(std::process::id());
+    let checkpoint = here.join("parts.brenier.checkpoint");
+    for _ in 0..3 {
+        noise = noise.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let part = 0.15 * (noise >> 11) as f64 / (1_u64 << 53) as f64;
+        let mut child = brenier(here)
+            .args(format!("fit data.csv {LONG} --resume --out parts.brenier").split_whitespace())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        while !checkpoint.exists() {
+            assert!(started.elapsed() < Duration::from_secs(60));
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        std::thread::sleep(whole.mul_f64(part));
+        child.kill().unwrap(); // SIGKILL
+        child.wait().unwrap();
+    }
+    assert!(!here.join("parts.brenier").exists(), "the kills came too late to mean anything");
+    succeed(here, &format!("fit data.csv {LONG} --resume --out parts.brenier"));
+    assert_eq!(fs::read(here.join("whole.brenier")).unwrap(), fs::read(here.join("parts.brenier")).unwrap());
+    assert!(!here.join("parts.brenier.checkpoint").exists());
+}
+
+#[test]
+fn ctrl_c_saves_the_best_model_and_resume_goes_on() {
+    let folder = folder();
+    let here = folder.path();
+    let line = LONG.replace("--quiet", "").replace("--epochs 300", "--epochs 100000");
+    let child = brenier(here)
+        .args(format!("fit data.csv {line} --out m.brenier").split_whitespace())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let checkpoint = here.join("m.brenier.checkpoint");
+    let started = Instant::now();
+    while !checkpoint.exists() {
+        assert!(started.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let output = child.wait_with_output().unwrap();
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
+    assert!(text.contains("Ctrl-C") && text.contains("--resume"), "{text}");
+    assert!(stderr(&output).contains("the best model so far will be saved"));
+    assert!(checkpoint.exists());
+    assert!(succeed(here, "info m.brenier").contains("interrupted"));
+
+    // Going on, and a time budget that ends it again.
+    let again = succeed(here, &format!("fit data.csv {line} --out m.brenier --resume --minutes 0.01"));
+    assert!(again.contains("the time was used up"), "{again}");
+    assert!(checkpoint.exists());
+    // A checkpoint of other settings is refused, and set aside without --resume.
+    let other = line.replace("--epochs 100000", "--epochs 2");
+    common::refuse(
+        here,
+        &format!("fit data.csv {other} --out m.brenier --resume"),
+        2,
+        &["checkpoint", "other settings"],
+    );
+    succeed(here, &format!("fit data.csv {other} --out m.brenier"));
+    assert!(!checkpoint.exists() && here.join("m.brenier.checkpoint.old").exists());
+}

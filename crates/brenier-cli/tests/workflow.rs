@@ -1,0 +1,233 @@
+//! From a table to a model and back: every command on a small problem.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::io::Read as _;
+use std::process::Stdio;
+
+use common::{SMALL, brenier, folder, listing, numbers, refuse, run, stderr, stdout, succeed};
+
+#[test]
+fn fit_sample_density_mode_and_info_agree_with_each_other() {
+    let folder = folder();
+    let here = folder.path();
+    let small = SMALL.replace("--quiet", "");
+    let summary =
+        succeed(here, &format!("fit data.csv {small} --test data.csv --log log.jsonl --out m.brenier"));
+    for words in [
+        "x1, x2",
+        "y1, y2",
+        "360 trained on, 40 held out",
+        "standardised",
+        "your units",
+        "m.brenier",
+        "test table",
+    ] {
+        assert!(summary.contains(words), "{words}\n{summary}");
+    }
+    assert!(!here.join("m.brenier.checkpoint").exists());
+    let log: Vec<serde_json::Value> = fs::read_to_string(here.join("log.jsonl"))
+        .unwrap()
+        .lines()
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect();
+    assert_eq!(log.first().unwrap()["event"], "started");
+    assert_eq!(log.last().unwrap()["event"], "finished");
+    assert!(log.iter().all(|event| event["seconds"].as_f64().unwrap() >= 0.0));
+
+    // One observation: no observation column; the same as the first of several.
+    let one = succeed(here, "sample m.brenier --at y2=0.5,y1=-0.25 -n 7 --seed 5");
+    assert!(one.starts_with("x1,x2\n"), "{one}");
+    fs::write(here.join("obs.csv"), "y2,other,y1\n0.5,9,-0.25\n0,9,1\n").unwrap();
+    let several = succeed(
+        here,
+        "sample m.brenier --given obs.csv -n 7 --seed 5 --with log-density,residual,iterations",
+    );
+    assert!(several.starts_with("observation,x1,x2,residual,iterations,log_density\n"), "{several}");
+    let (one, several) = (numbers(&one), numbers(&several));
+    assert_eq!((one.len(), several.len()), (7, 14));
+    for (alone, beside) in one.iter().zip(&several) {
+        assert!((alone[0] - beside[1]).abs() < 1e-5 && (alone[1] - beside[2]).abs() < 1e-5);
+        assert_eq!(beside[0], 1.0);
+        assert!(beside[3] <= 1e-6 && beside[4] >= 1.0);
+    }
+    let by_lbfgs =
+        numbers(&succeed(here, "sample m.brenier --at y2=0.5,y1=-0.25 -n 7 --seed 5 --solver lbfgs"));
+    for (newton, lbfgs) in one.iter().zip(&by_lbfgs) {
+        assert!((newton[0] - lbfgs[0]).abs() < 1e-4, "{newton:?} {lbfgs:?}");
+    }
+
+    // The density of a draw is the one that sample reports.
+    let rows: String = several
+        .iter()
+        .map(|r| {
+            format!(
+                "{},{},{},{}\n",
+                r[1],
+                r[2],
+                if r[0] == 1.0 { -0.25 } else { 1.0 },
+                if r[0] == 1.0 { 0.5 } else { 0.0 }
+            )
+        })
+        .collect();
+    fs::write(here.join("draws.csv"), format!("x1,x2,y1,y2\n{rows}")).unwrap();
+    let figures = succeed(here, "density m.brenier draws.csv --out densities.csv");
+    assert!(figures.contains("rows                     14"), "{figures}");
+    let densities = numbers(&fs::read_to_string(here.join("densities.csv")).unwrap());
+    for (draw, density) in several.iter().zip(&densities) {
+        assert!((draw[5] - density[0]).abs() < 1e-9, "{draw:?} {density:?}");
+    }
+
+    // No draw is higher than the mode.
+    let text = succeed(here, "mode m.brenier --given obs.csv");
+    assert!(text.contains("observation 2") && text.contains("starts agree"), "{text}");
+    succeed(here, "mode m.brenier --given obs.csv --out modes.csv");
+    let modes = numbers(&fs::read_to_string(here.join("modes.csv")).unwrap());
+    assert!(several.iter().all(|draw| draw[5] <= modes[draw[0] as usize - 1][3] + 1e-9));
+
+    let info = succeed(here, "info m.brenier");
+    assert!(info.contains("pcp-map") && info.contains("seed            3"), "{info}");
+    let json: serde_json::Value = serde_json::from_str(&succeed(here, "info m.brenier --json")).unwrap();
+    assert_eq!(json["target_names"][1], "x2");
+    assert_eq!(json["seed"], 3);
+}
+
+#[test]
+fn every_output_format_holds_the_same_draws() {
+    let folder = folder();
+    let here = folder.path();
+    succeed(here, &format!("fit data.csv {SMALL} --out m.brenier"));
+    let csv = succeed(here, "sample m.brenier --at y1=0,y2=0 -n 50 --out -");
+    // Read back through a fit of the draws themselves: the hash of the table covers names and values.
+    let hash = |file: &str, columns: &str| {
+        let small = "--feature-width 2 --epochs 1 --quiet --out u.brenier";
+        succeed(here, &format!("fit {file} --target {columns} {small}"));
+        let json: serde_json::Value = serde_json::from_str(&succeed(here, "info u.brenier --json")).unwrap();
+        json["data_sha256"].as_str().unwrap().to_owned()
+    };
+    for name in ["d.csv", "d.parquet", "d.npy", "d.npz"] {
+        succeed(here, &format!("sample m.brenier --at y1=0,y2=0 -n 50 --out {name}"));
+    }
+    assert_eq!(fs::read_to_string(here.join("d.csv")).unwrap(), csv);
+    let expected = hash("d.csv", "x1,x2");
+    assert_eq!(hash("d.parquet", "x1,x2"), expected);
+    assert_eq!(hash("d.npz", "x1,x2"), expected);
+    fs::write(here.join("renamed.csv"), csv.replace("x1,x2", "c1,c2")).unwrap();
+    assert_eq!(hash("d.npy", "c1,c2"), hash("renamed.csv", "c1,c2"));
+
+    // Nameless arrays serve as observations in the model's order.
+    fs::write(here.join("obs.csv"), csv.replace("x1,x2", "y1,y2")).unwrap();
+    let named = succeed(here, "sample m.brenier --given obs.csv -n 3");
+    assert_eq!(named, succeed(here, "sample m.brenier --given d.npy -n 3"));
+}
+
+#[test]
+fn an_unconditional_fit_needs_no_observation() {
+    let folder = folder();
+    let here = folder.path();
+    succeed(here, "fit data.csv --target x1,x2 --feature-width 8 --epochs 2 --quiet --out m.brenier");
+    assert_eq!(numbers(&succeed(here, "sample m.brenier -n 4")).len(), 4);
+    succeed(here, "density m.brenier data.csv");
+    succeed(here, "mode m.brenier");
+    assert!(succeed(here, "info m.brenier").contains("unconditional"));
+    refuse(here, "sample m.brenier --at y1=1", 2, &["unconditional"]);
+}
+
+#[test]
+fn positions_ranges_and_supports_mean_the_columns_of_the_table() {
+    let folder = folder();
+    let here = folder.path();
+    succeed(
+        here,
+        "fit data.csv --target #-2..#-1 --given #2..#3 --support x1=interval(-9,9) --feature-width 4 --epochs 1 --quiet --out m.brenier",
+    );
+    let info = succeed(here, "info m.brenier");
+    assert!(
+        info.contains("x1, x2") && info.contains("y1, y2") && info.contains("x1=interval(-9,9)"),
+        "{info}"
+    );
+    succeed(
+        here,
+        "fit data.csv --target x1,x2 --given rest --pca 2 --scaling robust --feature-width 4 --epochs 1 --quiet --out p.brenier",
+    );
+    assert!(succeed(here, "info p.brenier").contains("2 of 3 components"));
+}
+
+#[test]
+fn a_settings_file_and_flags_give_the_same_model() {
+    let folder = folder();
+    let here = folder.path();
+    succeed(here, &format!("fit data.csv {SMALL} --batch-size 32 --out flags.brenier"));
+    fs::write(
+        here.join("fit.toml"),
+        "target = \"x1,x2\"\ngiven = \"y1..y2\"\nseed = 9\n[network]\nfeature_width = 8\n\
+         [train]\nepochs = 4\nvalidate_every = 4\nbatch_size = 32\n",
+    )
+    .unwrap();
+    succeed(here, "fit data.csv --config fit.toml --seed 3 --quiet --out toml.brenier");
+    assert_eq!(fs::read(here.join("flags.brenier")).unwrap(), fs::read(here.join("toml.brenier")).unwrap());
+
+    fs::write(here.join("bad.toml"), "seed = 1\n[train]\nepoch = 4\n").unwrap();
+    refuse(here, "fit data.csv --config bad.toml --out m.brenier", 2, &["bad.toml", "line 3", "epoch"]);
+    fs::write(here.join("bad.toml"), "target = \"x1\"\n[train]\nepochs = \"many\"\n").unwrap();
+    refuse(here, "fit data.csv --config bad.toml --out m.brenier", 2, &["bad.toml", "line 3", "epochs"]);
+    refuse(here, "fit data.csv --config none.toml --out m.brenier", 2, &["none.toml"]);
+    fs::write(here.join("bad.toml"), "target = \"x1\"\n[train]\nlearning_rate = -1.0\n").unwrap();
+    refuse(here, "fit data.csv --config bad.toml --out m.brenier", 2, &["learning_rate", "-1"]);
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let folder = folder();
+    let here = folder.path();
+    succeed(here, &format!("fit data.csv {SMALL} --out m.brenier"));
+    let mut child = brenier(here)
+        .args(["sample", "m.brenier", "--at", "y1=0,y2=0", "-n", "50000"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = [0; 5];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap(); // dropped: the pipe closes
+    assert_eq!(&first, b"x1,x2");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn help_version_and_completions() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let help = succeed(here, "--help");
+    assert!(help.contains("Exit codes:") && help.contains("130"), "{help}");
+    for command in ["fit", "sample", "density", "mode", "info", "demo", "completions"] {
+        assert!(help.contains(command));
+        succeed(here, &format!("{command} --help"));
+    }
+    assert!(succeed(here, "--version").starts_with("brenier "));
+    assert!(succeed(here, "completions bash").contains("brenier"));
+    let alone = run(here, "");
+    assert!((stdout(&alone) + &stderr(&alone)).contains("Usage"));
+    assert!(listing(here).is_empty());
+}
+
+#[test]
+fn the_demo_writes_its_files_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let text = succeed(here, "demo --out d");
+    assert!(text.contains("true density") && text.contains("MAP"), "{text}");
+    let names: Vec<String> = listing(&here.join("d"))
+        .iter()
+        .map(|path| path.file_name().unwrap().to_string_lossy().into_owned())
+        .collect();
+    assert_eq!(names, ["data.csv", "model.brenier", "posterior.svg", "samples.csv"]);
+    assert_eq!(listing(here).len(), 1);
+    // The map's loss against the truth, in nats a row.
+    let loss: f64 = text.split("loses ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    assert!((0.0..0.08).contains(&loss), "{loss}");
+    succeed(here, "sample d/model.brenier --at y=0.5 -n 5");
+}
