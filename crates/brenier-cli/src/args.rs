@@ -239,7 +239,7 @@ pub(crate) struct SettingFlags {
     /// Decoupled weight decay [default: 0]
     #[arg(long, value_name = "DECAY", help_heading = "Training")]
     weight_decay: Option<f64>,
-    /// End the fit after this many minutes (those before a --resume included), with the best model so far
+    /// End the fit after this many minutes with the best model so far
     #[arg(long, value_name = "M", help_heading = "Training")]
     minutes: Option<f64>,
 }

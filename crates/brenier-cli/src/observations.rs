@@ -30,14 +30,7 @@ pub(crate) fn read(model: &Posterior, flags: &ObservationArguments) -> Result<Ob
             Ok(Observations { values: Vec::new(), count: 1 })
         }
         (Some(path), _) => {
-            let table = columns(path, ReadOptions::default(), names).map_err(|error| match error {
-                // Here every row is an observation, and no flag drops one.
-                Error::Table { path, problem } => {
-                    let problem = problem.replace("drop such rows with --drop-missing", "fill in the value");
-                    Error::Table { path, problem }
-                }
-                other => other,
-            })?;
+            let table = columns(path, ReadOptions::default(), names)?;
             Ok(Observations { count: table.rows(), values: table.into_values() })
         }
         (None, false) => Ok(Observations { values: parse(&flags.at, names)?, count: 1 }),

@@ -168,10 +168,8 @@ fn summary(model: &Posterior, out: &Path, checkpoint: Option<&Path>) -> String {
         out.display(),
     );
     if let Some(path) = checkpoint {
-        // The budget counts the time before a resumption too.
-        let more = if training.stop == Stop::Minutes { " and more --minutes" } else { "" };
         let path = path.display();
-        text.push_str(&format!("checkpoint      {path} (the same command with --resume{more} goes on)\n"));
+        text.push_str(&format!("checkpoint      {path} (the same command with --resume goes on)\n"));
     }
     text
 }

@@ -76,7 +76,7 @@ pub(super) fn read(
                     break;
                 }
                 Cell::Missing => {
-                    let why = "a missing or infinite value; drop such rows with --drop-missing";
+                    let why = "a missing or infinite value; fill it in, or leave such rows out (fit and density: --drop-missing)";
                     return Err(Error::table(path, format!("{}, {why}", found())));
                 }
                 Cell::DecimalComma => {

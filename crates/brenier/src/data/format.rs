@@ -237,7 +237,7 @@ impl<'a> Rows<'a> {
                         value => format!("infinite ({value})"),
                     };
                     let problem = format!(
-                        "row {}, column \"{}\" is {what}; drop such rows with --drop-missing",
+                        "row {}, column \"{}\" is {what}; fill it in, or leave such rows out (fit and density: --drop-missing)",
                         self.seen, self.names[column]
                     );
                     return Err(Error::table(self.path, problem));

@@ -55,7 +55,7 @@ pub(crate) fn dot2<T: Real>(a: &[T], b: &[T], c: &[T]) -> (T, T) {
 
 /// Pairwise sum of a power-of-two number of lanes.
 #[inline(always)]
-fn fold<T: Real, const N: usize>(mut sums: [T; N]) -> T {
+pub(crate) fn fold<T: Real, const N: usize>(mut sums: [T; N]) -> T {
     let mut half = N / 2;
     while half > 0 {
         for i in 0..half {

@@ -118,16 +118,7 @@ impl Posterior {
         let total = observations.checked_mul(draws).filter(|&total| total < u32::MAX as usize);
         let total = total.ok_or_else(|| Error::setting("n", "too many draws for one call"))?;
         let given = self.transform_given(given, observations)?;
-        let mut z = vec![0.0; total * n];
-        if draws > 0 {
-            z.par_chunks_mut(draws * n).enumerate().for_each(|(observation, z)| {
-                let mut rng = ChaCha8Rng::seed_from_u64(seed);
-                rng.set_stream(observation as u64);
-                for z in z {
-                    *z = rng.sample(StandardNormal);
-                }
-            });
-        }
+        let z = self.reference(observations, draws, seed);
         let observation: Vec<u32> = (0..total).map(|row| (row / draws.max(1)) as u32).collect();
         let (mut values, inversion) = self.inverter.invert(&z, &given, &observation, settings)?;
         values.par_chunks_mut(n).for_each_init(
@@ -138,6 +129,22 @@ impl Posterior {
             },
         );
         Ok(Draws { values, observation, residuals: inversion.residuals, iterations: inversion.iterations })
+    }
+
+    /// Reference points z ~ N(0, I), a random stream for each observation.
+    fn reference(&self, observations: usize, draws: usize, seed: u64) -> Vec<f64> {
+        let n = self.header.target_transform.dim();
+        let mut z = vec![0.0; observations * draws * n];
+        if draws > 0 {
+            z.par_chunks_mut(draws * n).enumerate().for_each(|(observation, z)| {
+                let mut rng = ChaCha8Rng::seed_from_u64(seed);
+                rng.set_stream(observation as u64);
+                for z in z {
+                    *z = rng.sample(StandardNormal);
+                }
+            });
+        }
+        z
     }
 
     /// log π(x | y) of every row (x, y), in both units.

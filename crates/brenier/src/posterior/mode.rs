@@ -86,17 +86,23 @@ impl Posterior {
         let map = self.inverter.map();
         let y = self.transform_given(given, 1)?;
         let seed = seed.wrapping_add(observation as u64);
-        let draws =
-            self.sample(given, 1, CANDIDATES.max(settings.starts), seed, &InverseSettings::default())?;
-        let mut candidates: Vec<(f64, Vec<f64>)> = Vec::new();
-        for raw in draws.values.chunks_exact(n) {
-            let mut x = vec![0.0; n];
-            let Ok(log_det) = transform.forward(raw, &mut x) else { continue };
-            let mut density = [0.0];
-            map.log_density(&x, &y, &mut density)?;
-            let bonus = if settings.units == Units::User { log_det } else { 0.0 };
-            candidates.push((density[0] + bonus, x));
-        }
+        let count = CANDIDATES.max(settings.starts);
+        let z = self.reference(1, count, seed);
+        let inverse = InverseSettings::default();
+        let (draws, inversion) = self.inverter.attempt(&z, &y, &vec![0; count], &inverse)?;
+        let x: Vec<f64> = draws
+            .chunks_exact(n)
+            .zip(&inversion.residuals)
+            .filter(|(_, residual)| **residual <= inverse.tolerance)
+            .flat_map(|(x, _)| x.iter().copied())
+            .collect();
+        let rows = x.len() / n;
+        let mut density = vec![0.0; rows];
+        let contexts: Vec<f64> = (0..rows).flat_map(|_| y.iter().copied()).collect();
+        map.log_density(&x, &contexts, &mut density)?;
+        let bonus = |x: &[f64]| if settings.units == Units::User { transform.log_det(x) } else { 0.0 };
+        let mut candidates: Vec<(f64, &[f64])> =
+            x.chunks_exact(n).zip(&density).map(|(x, density)| (density + bonus(x), x)).collect();
         candidates.sort_by(|a, b| b.0.total_cmp(&a.0));
         candidates.truncate(settings.starts);
 
@@ -126,7 +132,10 @@ impl Posterior {
             }
         }
         let best = found.iter().min_by(|a, b| a.value.total_cmp(&b.value)).ok_or_else(|| {
-            Error::Numerical(format!("observation {}: no start reached a finite density", observation + 1))
+            Error::Numerical(format!(
+                "observation {}: no start reached a finite density; it may lie far outside the training data",
+                observation + 1
+            ))
         })?;
         let near = |other: &lbfgs::Minimum| other.x.iter().zip(&best.x).all(|(a, b)| (a - b).abs() < 1e-3);
         let log_det = transform.log_det(&best.x);

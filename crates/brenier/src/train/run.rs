@@ -59,7 +59,6 @@ pub(super) struct State {
     best_step: u64,
     /// Loss summed over the rows since the last validation, and their number.
     running: (f64, u64),
-    seconds: f64,
     stop: Option<Stop>,
     history: Vec<Progress>,
 }
@@ -126,7 +125,6 @@ pub fn train<M: Trainable<f32>>(
             best_valid: None,
             best_step: 0,
             running: (0.0, 0),
-            seconds: 0.0,
             stop: None,
             history: Vec::new(),
         },
@@ -172,13 +170,17 @@ impl<M: Trainable<f32>> Run<'_, '_, M> {
         });
         self.shuffle();
         let mut last_saved = Instant::now();
-        if self.state.step == 0 {
+        if self.state.best_valid.is_none() {
             self.validate()?;
         }
         while self.state.stop.is_none() {
             if self.control.stop.load(Ordering::Relaxed) {
                 self.state.stop = Some(Stop::Interrupted);
-            } else if self.settings.minutes.is_some_and(|minutes| self.seconds() > 60.0 * minutes) {
+            } else if self
+                .settings
+                .minutes
+                .is_some_and(|minutes| self.started.elapsed().as_secs_f64() > 60.0 * minutes)
+            {
                 self.state.stop = Some(Stop::Minutes);
             } else {
                 self.step();
@@ -220,10 +222,6 @@ impl<M: Trainable<f32>> Run<'_, '_, M> {
             best_step,
             history: std::mem::take(&mut self.state.history),
         })
-    }
-
-    fn seconds(&self) -> f64 {
-        self.state.seconds + self.started.elapsed().as_secs_f64()
     }
 
     /// The epoch's order of rows: a stream of its own, so that it can be drawn again after a restart.
@@ -341,7 +339,6 @@ impl<M: Trainable<f32>> Run<'_, '_, M> {
         let Some(plan) = &self.control.checkpoint else { return Ok(()) };
         let mut state = self.state.clone();
         state.adam_steps = self.adam.steps;
-        state.seconds = self.seconds();
         checkpoint::save(
             plan,
             &state,

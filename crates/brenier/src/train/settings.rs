@@ -34,7 +34,7 @@ pub struct TrainSettings {
     pub valid_fraction: f64,
     /// Rows held out for validation at the most.
     pub max_valid_rows: usize,
-    /// Time budget in minutes.
+    /// Time budget in minutes, for each run of its own when a fit is resumed.
     pub minutes: Option<f64>,
     /// Adam's constants and the weight decay.
     pub adam: AdamSettings,

@@ -6,8 +6,8 @@
 use faer::Accum;
 
 use super::PcpMap;
-use super::features::{Contexts, DENSE_FROM, Shard, weigh};
-use crate::kernel::{Real, axpy, columns, columns_mut, dot, product, spd, vectorised};
+use super::features::{Contexts, DENSE_FROM, Shard};
+use crate::kernel::{Real, columns, columns_mut, dot, fold, product, spd, vectorised};
 
 impl<T: Real> PcpMap<T> {
     /// Adjoint of `weight`·Σ_rows (½‖z‖² − log det H) after [`evaluate`](PcpMap::evaluate).
@@ -120,7 +120,6 @@ impl<T: Real> PcpMap<T> {
     fn bend_adjoint(&self, shard: &mut Shard<T>, rows: usize) {
         let (n, w) = (self.layout.shape.target, self.layout.shape.feature_width);
         let span = w * (n + 1);
-        let half = T::from_f64(0.5);
         let Shard { hidden, scratch, hessian, curvature_bar, .. } = shard;
         for (k, layer) in hidden.iter_mut().enumerate() {
             layer.bar[span * rows..(span + w) * rows].copy_from_slice(&layer.delta[..w * rows]);
@@ -142,19 +141,17 @@ impl<T: Real> PcpMap<T> {
                         let jacobian = &layer.block[b * span + w..(b + 1) * span];
                         let bar = &mut layer.bar[b * span + w..(b + 1) * span];
                         let turn = &hessian[b * n * n..(b + 1) * n * n];
+                        let (turned, bend) = scratch.split_at_mut(w);
+                        bend_weights(bend, delta, sigmoid);
                         let total = &mut bars[row];
                         total.fill(T::ZERO);
                         for (j, bar) in bar.chunks_exact_mut(w).enumerate() {
                             if n < DENSE_FROM {
-                                combine(bar, jacobian, &turn[j * n..(j + 1) * n]);
+                                combine(turned, jacobian, &turn[j * n..(j + 1) * n]);
+                            } else {
+                                turned.copy_from_slice(bar);
                             }
-                            for ((total, &p), &m) in
-                                total.iter_mut().zip(bar.iter()).zip(&jacobian[j * w..(j + 1) * w])
-                            {
-                                *total = p.fma(m * half, *total);
-                            }
-                            scratch[..w].copy_from_slice(bar);
-                            weigh(bar, &scratch[..w], delta, sigmoid);
+                            bend_row(bar, total, turned, &jacobian[j * w..(j + 1) * w], bend);
                         }
                     }
                 },
@@ -202,9 +199,14 @@ impl<T: Real> PcpMap<T> {
                     if is_top {
                         // ∂s_K/∂x = M_{K−1}ᵀ δ_{K−1} + …
                         for j in 0..n {
-                            let slope = slope[b * n + j];
-                            axpy(slope, &jacobian[j * w..(j + 1) * w], delta_bar);
-                            axpy(slope, delta, &mut m_bar[j * w..(j + 1) * w]);
+                            let column = j * w..(j + 1) * w;
+                            reach_row(
+                                slope[b * n + j],
+                                &jacobian[column.clone()],
+                                delta,
+                                delta_bar,
+                                &mut m_bar[column],
+                            );
                         }
                     }
                     let (back, top) = match next.as_deref_mut() {
@@ -259,18 +261,15 @@ impl<T: Real> PcpMap<T> {
                     let target = layer.of_mut(&mut records[b * stride..(b + 1) * stride]);
                     let (s_bar, m_bar) = this.bar[b * span..(b + 1) * span].split_at(w);
                     target[layer.c.clone()].copy_from_slice(s_bar);
-                    let direct = &mut scratch[..w];
                     for j in 0..n {
                         let column = j * w..(j + 1) * w;
                         let (gate, x) = (here[layer.gate.start + j], x[b * n + j]);
-                        let accumulated = &mut input_bar[column.clone()];
-                        let bars = s_bar.iter().zip(&m_bar[column.clone()]);
-                        for ((direct, sum), (&s_bar, &m_bar)) in direct.iter_mut().zip(accumulated).zip(bars)
-                        {
-                            *direct = s_bar.fma(x, m_bar);
-                            *sum = direct.fma(gate, *sum);
-                        }
-                        let gate_bar = dot(&input[column.clone()], direct);
+                        let gate_bar = input_row(
+                            &mut input_bar[column.clone()],
+                            [s_bar, &m_bar[column.clone()], &input[column.clone()]],
+                            gate,
+                            x,
+                        );
                         let open = k > 0 || gate > T::ZERO;
                         target[layer.gate.start + j] = if open { gate_bar } else { T::ZERO };
                         if let Some(x_bar) = x_bar.as_deref_mut() {
@@ -285,7 +284,7 @@ impl<T: Real> PcpMap<T> {
                         let sigmoid = &below.sigmoid[b * w..(b + 1) * w];
                         let block = &below.block[b * span..(b + 1) * span];
                         let bar = &mut below.bar[b * span..(b + 1) * span];
-                        sink_row(bar, p_bar, pulled, block, sigmoid, p, direct);
+                        sink_row(bar, p_bar, pulled, block, sigmoid, p, &mut scratch[..w]);
                         rectify(p_bar, p);
                     }
                 }
@@ -345,6 +344,65 @@ fn combine<T: Real>(target: &mut [T], matrix: &[T], coefficients: &[T]) {
         }
         fresh = false;
     }
+}
+
+/// d = δ(1 − σ').
+#[inline(always)]
+fn bend_weights<T: Real>(bend: &mut [T], delta: &[T], sigmoid: &[T]) {
+    for ((bend, &delta), &s) in bend.iter_mut().zip(delta).zip(sigmoid) {
+        *bend = delta * (T::ONE - s);
+    }
+}
+
+/// One column of [`PcpMap::bend_adjoint`]: M̄ = d ⊙ P, d̄ += ½ P ⊙ M.
+#[inline(always)]
+fn bend_row<T: Real>(bar: &mut [T], total: &mut [T], turned: &[T], m: &[T], bend: &[T]) {
+    let w = bar.len();
+    let (turned, m, bend, total) = (&turned[..w], &m[..w], &bend[..w], &mut total[..w]);
+    let half = T::from_f64(0.5);
+    for i in 0..w {
+        bar[i] = turned[i] * bend[i];
+        total[i] = (turned[i] * half).fma(m[i], total[i]);
+    }
+}
+
+/// δ̄ += ḡ M and M̄ += ḡ δ for one column of ∂s_K/∂x = M_{K−1}ᵀδ_{K−1}.
+#[inline(always)]
+fn reach_row<T: Real>(slope: T, m: &[T], delta: &[T], delta_bar: &mut [T], m_bar: &mut [T]) {
+    let w = m.len();
+    let (delta, delta_bar, m_bar) = (&delta[..w], &mut delta_bar[..w], &mut m_bar[..w]);
+    for i in 0..w {
+        delta_bar[i] = m[i].fma(slope, delta_bar[i]);
+        m_bar[i] = delta[i].fma(slope, m_bar[i]);
+    }
+}
+
+/// With Y = M̄_j + s̄ x_j: adds gate·Y to X̄'s column and returns the gate's adjoint X_jᵀ Y.
+#[inline(always)]
+fn input_row<T: Real>(input_bar: &mut [T], from: [&[T]; 3], gate: T, x: T) -> T {
+    const LANES: usize = 16;
+    let w = input_bar.len();
+    let [s_bar, m_bar, input] = from.map(|slice| &slice[..w]);
+    let mut sums = [T::ZERO; LANES];
+    let whole = w - w % LANES;
+    for start in (0..whole).step_by(LANES) {
+        let s_bar = &s_bar[start..start + LANES];
+        let m_bar = &m_bar[start..start + LANES];
+        let input = &input[start..start + LANES];
+        let input_bar = &mut input_bar[start..start + LANES];
+        for i in 0..LANES {
+            let direct = s_bar[i].fma(x, m_bar[i]);
+            input_bar[i] = direct.fma(gate, input_bar[i]);
+            sums[i] = direct.fma(input[i], sums[i]);
+        }
+    }
+    let mut total = T::ZERO;
+    for i in whole..w {
+        let direct = s_bar[i].fma(x, m_bar[i]);
+        input_bar[i] = direct.fma(gate, input_bar[i]);
+        total = direct.fma(input[i], total);
+    }
+    total + fold(sums)
 }
 
 /// One row of [`PcpMap::climb`].

@@ -45,7 +45,7 @@ pub(crate) struct Shard<T> {
     pub(super) delta_bar: Vec<T>,
     /// d̄_k ahead of its use, one vector a row and layer.
     pub(super) curvature_bar: Vec<T>,
-    /// Room for an n-column block of one row.
+    /// Room for an n-column block of one row, two columns at the least.
     pub(super) scratch: Vec<T>,
     /// Room for one row's n × n matrix in the map's precision.
     pub(super) square: Vec<T>,
@@ -148,7 +148,7 @@ impl<T: Real> Shard<T> {
             pulled: adjoint(w * (n + 1) * rows),
             delta_bar: adjoint(w * rows),
             curvature_bar: adjoint(w * rows * depth),
-            scratch: zeros(w * n),
+            scratch: zeros(w * n.max(2)),
             square: zeros(n * n),
             hessian: zeros(n * n * rows),
             factor: vec![0.0; n * n * rows],
@@ -530,7 +530,7 @@ fn gate_row<T: Real>(gated: &mut [T], p: &[T], features: &[T], sigmoid: &[T], ja
 
 /// d ⊙ column with d = δ(1 − σ').
 #[inline(always)]
-pub(super) fn weigh<T: Real>(scaled: &mut [T], column: &[T], delta: &[T], sigmoid: &[T]) {
+fn weigh<T: Real>(scaled: &mut [T], column: &[T], delta: &[T], sigmoid: &[T]) {
     for (((scaled, &m), &delta), &s) in scaled.iter_mut().zip(column).zip(delta).zip(sigmoid) {
         *scaled = delta * (T::ONE - s) * m;
     }

@@ -229,6 +229,30 @@ impl PcpInverter {
         observation: &[u32],
         settings: &InverseSettings,
     ) -> Result<(Vec<f64>, Inversion)> {
+        let (x, inversion) = self.attempt(z, given, observation, settings)?;
+        let worst = inversion.residuals.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+        match worst {
+            Some((row, &residual)) if !(residual <= settings.tolerance) => Err(Error::Numerical(format!(
+                "draw {} at observation {} did not converge: residual {residual:.1e} after {} iterations, \
+                 tolerance {:.0e}; the observation may lie far outside the training data, or the tolerance \
+                 below what double precision allows",
+                row + 1,
+                observation[row] + 1,
+                inversion.iterations[row],
+                settings.tolerance,
+            ))),
+            _ => Ok((x, inversion)),
+        }
+    }
+
+    /// As [`invert`](Self::invert), but a row that did not converge is returned as it is, with its residual.
+    pub fn attempt(
+        &self,
+        z: &[f64],
+        given: &[f64],
+        observation: &[u32],
+        settings: &InverseSettings,
+    ) -> Result<(Vec<f64>, Inversion)> {
         settings.validate()?;
         let (n, m) = (self.fine.layout.shape.target, self.fine.layout.shape.given);
         let count = observation.len();
@@ -255,19 +279,7 @@ impl PcpInverter {
             let mut rows = self.start(z, observation, observations, &coarse, settings, &shards);
             self.solve(&mut rows, &coarse, &fine, settings, &shards, &mut answer);
         }
-        let worst = answer.inversion.residuals.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
-        match worst {
-            Some((row, &residual)) if !(residual <= settings.tolerance) => Err(Error::Numerical(format!(
-                "draw {} at observation {} did not converge: residual {residual:.1e} after {} iterations, \
-                 tolerance {:.0e}; the observation may lie far outside the training data, or the tolerance \
-                 below what double precision allows",
-                row + 1,
-                observation[row] + 1,
-                answer.inversion.iterations[row],
-                settings.tolerance,
-            ))),
-            _ => Ok((answer.x, answer.inversion)),
-        }
+        Ok((answer.x, answer.inversion))
     }
 
     /// Starting points: for observations with many draws the linearisation at z = 0, x₀ = x_c + H_c⁻¹ z.

@@ -54,11 +54,7 @@ enum Part {
 ///
 /// Few enough that a batch makes at least two shards (four where it can), enough for efficient products.
 fn shard_rows(batch: usize) -> usize {
-    if batch < 64 {
-        batch.div_ceil(2).next_multiple_of(8)
-    } else {
-        batch.div_ceil(4).next_multiple_of(8).clamp(32, 64)
-    }
+    if batch < 64 { batch.div_ceil(2).next_multiple_of(8) } else { 32 }
 }
 
 impl<T: Real> Shard<T> {
