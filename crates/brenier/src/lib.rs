@@ -1,4 +1,39 @@
 //! Conditional optimal transport: learn a posterior map from pairs, then sample, score and maximise it.
+//!
+//! A [`Posterior`] is fitted to a table of pairs (x, y) by [`fit()`] and then answers for any y: draws
+//! ([`Posterior::sample`]), exact log densities in the user's units ([`Posterior::log_density`]) and MAP points
+//! ([`Posterior::mode`]).
+//!
+//! ```
+//! use std::sync::atomic::AtomicBool;
+//! use brenier::map::pcp::InverseSettings;
+//! use brenier::train::{Silent, TrainSettings};
+//! use brenier::{FitControl, FitSettings, fit};
+//!
+//! # fn main() -> brenier::Result<()> {
+//! // Pairs from a simulator; `brenier::data::read` reads them from a file.
+//! let table = brenier::demo::simulate(1000, 0);
+//! let settings = FitSettings {
+//!     target: Some("x1,x2".parse()?),
+//!     given: Some("y".parse()?),
+//!     train: TrainSettings { epochs: 5, ..Default::default() },
+//!     ..Default::default()
+//! };
+//! let stop = AtomicBool::new(false);
+//! let control = FitControl { observer: &mut Silent, stop: &stop, checkpoint: None };
+//! let posterior = fit(table, &settings, control)?.posterior;
+//!
+//! let draws = posterior.sample(&[0.5], 1, 100, 0, &InverseSettings::default())?;
+//! assert_eq!(draws.values.len(), 100 * 2);
+//! let density = posterior.log_density(&draws.values[..2], &[0.5])?;
+//! println!("log density {} in user units, {} standardised", density.user[0], density.standardised[0]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The modules follow the data: [`data`] (tables) → [`transform`] (invertible steps with log-determinants) →
+//! [`map`] (the transport maps and their derivatives) ← [`train`] → [`store`] (the model file) → [`Posterior`] →
+//! [`report`] (pictures).
 
 mod error;
 mod fit;
@@ -17,3 +52,8 @@ pub use error::{Error, Result};
 pub use fit::{FitControl, FitSettings, Fitted, Method, NetworkSettings, fit};
 pub use kernel::Real;
 pub use posterior::{Draws, Header, LogDensities, Mode, ModeSettings, Posterior, TrainingSummary, Units};
+
+/// The README's example must compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -94,7 +94,7 @@ fn line_search<E>(
         let here = f(&point, &mut gradient)?;
         let here_slope = inner(&gradient, direction);
         let decreased = here <= value + C1 * t * slope + slack;
-        if !(here.is_finite() && here_slope.is_finite()) || !decreased || here > low_value + slack {
+        if !(here.is_finite() && here_slope.is_finite() && decreased) || here > low_value + slack {
             // Too far: the bracket's upper end comes down to t, by a quadratic model where there is one.
             high = t;
             let model =
