@@ -44,9 +44,26 @@ pub(super) fn read(
     }
 
     let mut pending = first_is_data;
+    let mut previous = records.line(&record);
     while std::mem::take(&mut pending) || records.next(&mut record).map_err(failed)? {
         if record.len() == 1 && header.len() > 1 && record[0].trim_ascii().is_empty() {
             continue;
+        }
+        if header.len() == 1 {
+            // Between the rows of a single column an empty line is an empty cell.
+            let line = records.line(&record);
+            let empty = line.saturating_sub(previous + 1) as usize;
+            if empty > 0 && missing == Missing::Fail {
+                let (line, name) = (skipped + previous + 1, &header[0]);
+                let problem = format!(
+                    "row {} (line {line}), column \"{name}\": the line is empty, {MISSING}",
+                    rows.seen + 1
+                );
+                return Err(Error::table(path, problem));
+            }
+            rows.seen += empty;
+            rows.dropped += empty;
+            previous = line;
         }
         rows.seen += 1;
         let place = || format!("row {} (line {})", rows.seen, skipped + records.line(&record));
@@ -76,8 +93,7 @@ pub(super) fn read(
                     break;
                 }
                 Cell::Missing => {
-                    let why = "a missing or infinite value; fill it in, or leave such rows out (fit and density: --drop-missing)";
-                    return Err(Error::table(path, format!("{}, {why}", found())));
+                    return Err(Error::table(path, format!("{}, {MISSING}", found())));
                 }
                 Cell::DecimalComma => {
                     let why = "a number with a decimal comma; write numbers with a decimal point";
@@ -92,6 +108,10 @@ pub(super) fn read(
     }
     rows.finish(Vec::new())
 }
+
+/// What is said of a missing cell.
+const MISSING: &str =
+    "a missing or infinite value; fill it in, or leave such rows out (fit and density: --drop-missing)";
 
 /// The column names, and whether the first record is already data.
 fn header(path: &Path, first: &ByteRecord) -> Result<(Vec<String>, bool)> {
@@ -527,6 +547,15 @@ mod tests {
         assert!(problem("a,b,\n0,1,\n").contains("the header has no name for column 3 of 3"));
         assert!(problem(b"a,\xff\xc0\n1,2\n").contains("not UTF-8"));
         assert!(problem(b"\xff\xfea\0,\0").contains("UTF-16"));
+    }
+
+    #[test]
+    fn an_empty_line_in_a_single_column_is_a_missing_cell_except_at_the_end() {
+        let text = "a\n1\n\n3\n\n\n";
+        let error = problem(text);
+        assert!(error.contains("row 2 (line 3), column \"a\""), "{error}");
+        let read = read(Path::new("t.csv"), text.as_bytes(), None, false, Missing::DropRows, all).unwrap();
+        assert_eq!((read.table.values(), read.dropped_rows), (&[1.0, 3.0][..], 1));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::ops::Range;
 use crate::Result;
 use crate::kernel::Real;
 
+mod batch;
 pub mod cot;
 pub mod pcp;
 

@@ -8,9 +8,10 @@
 
 use super::CotMap;
 use super::adjoint::Bars;
-use super::potential::{Contexts, Frame, Stage, Wanted};
+use super::potential::{Frame, Stage, Wanted};
 use crate::kernel::Real;
 use crate::map::HALF_LOG_TWO_PI;
+use crate::map::batch::Contexts;
 
 /// c_s, and a_s, of the classical Runge–Kutta scheme.
 const NODES: [f64; 4] = [0.0, 0.5, 0.5, 1.0];

@@ -3,10 +3,10 @@
 use rayon::prelude::*;
 
 use super::flow::{Journey, Shard};
-use super::potential::Contexts;
-use super::{CotMap, EVALUATION_ROWS, check_steps};
+use super::{CotMap, check_steps};
 use crate::kernel::Real;
 use crate::map::Inversion;
+use crate::map::batch::{Contexts, EVALUATION_ROWS};
 use crate::{Error, Result};
 
 impl<T: Real> CotMap<T> {

@@ -27,15 +27,12 @@ pub use step::CotWorkspace;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::batch::{Contexts, EVALUATION_ROWS, check_batch, check_parameters};
 use super::{ConditionalMap, TensorSpec};
 use crate::kernel::Real;
 use crate::{Error, Result};
 use flow::{Journey, Objective, Shard};
-use potential::Contexts;
 use shape::Layout;
-
-/// Rows that are evaluated together where no batch size says otherwise.
-const EVALUATION_ROWS: usize = 64;
 
 /// How the flow is integrated and what training adds to the likelihood.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -113,13 +110,7 @@ impl<T: Real> CotMap<T> {
         shape.validate()?;
         settings.validate()?;
         let layout = Layout::new(shape);
-        if parameters.len() != layout.parameters {
-            return Err(Error::Shape {
-                what: "COT-Flow parameters",
-                expected: layout.parameters.to_string(),
-                got: parameters.len().to_string(),
-            });
-        }
+        check_parameters("COT-Flow parameters", layout.parameters, parameters.len())?;
         Ok(Self { layout, parameters, settings })
     }
 
@@ -187,16 +178,7 @@ impl<T: Real> CotMap<T> {
 
     /// Number of rows, where x and y agree on it.
     fn check_batch(&self, x: &[T], y: &[T]) -> Result<usize> {
-        let (n, m) = (self.layout.shape.target, self.layout.shape.given);
-        let rows = x.len() / n;
-        if x.len() != rows * n || y.len() != rows * m {
-            return Err(Error::Shape {
-                what: "batch",
-                expected: format!("rows of {n} target and {m} given numbers"),
-                got: format!("{} and {} numbers", x.len(), y.len()),
-            });
-        }
-        Ok(rows)
+        check_batch(x, y, self.layout.shape.target, self.layout.shape.given)
     }
 
     /// Whether a vector of n a row and one of 1 a row have room for `rows` rows.

@@ -14,6 +14,7 @@ use faer::Accum;
 
 use super::CotMap;
 use crate::kernel::{Real, axpy, columns, columns_mut, dot, log_cosh, product, vectorised};
+use crate::map::batch::Contexts;
 
 /// What depends on the parameters alone, refreshed once per pass.
 #[derive(Clone, Debug)]
@@ -47,23 +48,6 @@ pub(super) struct Stage<T> {
     pub laplacian: Vec<T>,
     /// Columns of a block per row: n + 1, or 1 where no Laplacian is wanted.
     pub cols: usize,
-}
-
-/// Which observation's record belongs to which row.
-#[derive(Clone, Copy)]
-pub(super) struct Contexts<'a, T> {
-    pub records: &'a [T],
-    pub stride: usize,
-    /// Record of each row; `None` when row b has record b.
-    pub index: Option<&'a [u32]>,
-}
-
-impl<'a, T> Contexts<'a, T> {
-    #[inline(always)]
-    pub(super) fn row(&self, b: usize) -> &'a [T] {
-        let record = self.index.map_or(b, |index| index[b] as usize);
-        &self.records[record * self.stride..(record + 1) * self.stride]
-    }
 }
 
 /// What a stage must leave behind.

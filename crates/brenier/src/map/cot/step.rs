@@ -7,10 +7,11 @@ use rayon::prelude::*;
 
 use super::CotMap;
 use super::flow::{Journey, Objective, Shard};
-use super::potential::{Contexts, Frame};
+use super::potential::Frame;
 use super::shape::BOX;
 use crate::Result;
 use crate::kernel::{Real, columns, columns_mut, product};
+use crate::map::batch::{Contexts, sum_into};
 use crate::map::{Block, Constraint, Trainable};
 
 /// Entries of a gradient block: small enough to stay in a core's cache with its optimiser state.
@@ -265,15 +266,5 @@ impl<T: Real> Trainable<T> for CotMap<T> {
 
     fn restore_parameters(&mut self, parameters: Vec<T>) {
         self.parameters = parameters;
-    }
-}
-
-/// gradient = Σ parts, in order.
-fn sum_into<'a, T: Real>(gradient: &mut [T], parts: impl Iterator<Item = &'a [T]>) {
-    gradient.fill(T::ZERO);
-    for part in parts {
-        for (sum, &value) in gradient.iter_mut().zip(part) {
-            *sum += value;
-        }
     }
 }

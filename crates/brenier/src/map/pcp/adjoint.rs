@@ -6,8 +6,9 @@
 use faer::Accum;
 
 use super::PcpMap;
-use super::features::{Contexts, DENSE_FROM, Shard};
+use super::features::{DENSE_FROM, Shard};
 use crate::kernel::{Real, columns, columns_mut, dot, fold, product, spd, vectorised};
+use crate::map::batch::Contexts;
 
 impl<T: Real> PcpMap<T> {
     /// Adjoint of `weight`·Σ_rows (½‖z‖² − log det H) after [`evaluate`](PcpMap::evaluate).

@@ -13,6 +13,7 @@ use faer::{Accum, MatMut, MatRef};
 use super::PcpMap;
 use super::shape::{Layer, OutputActivation};
 use crate::kernel::{Real, columns, columns_mut, dot, dot2, elu, product, softplus, spd, vectorised};
+use crate::map::batch::Contexts;
 
 /// Target dimension from which per-row n × n work is left to matrix products.
 pub(super) const DENSE_FROM: usize = 16;
@@ -94,23 +95,6 @@ impl<T: Real> Shards<T> {
         let own = rayon::current_thread_index().unwrap_or(self.slots.len() - 1).min(self.slots.len() - 1);
         let mut slot = self.slots[own].lock().unwrap_or_else(PoisonError::into_inner);
         op(slot.get_or_insert_with(|| Shard::new(map, self.rows, false)))
-    }
-}
-
-/// Which context record belongs to which row.
-#[derive(Clone, Copy)]
-pub(super) struct Contexts<'a, T> {
-    pub records: &'a [T],
-    pub stride: usize,
-    /// Record of each row; `None` when row b has record b.
-    pub index: Option<&'a [u32]>,
-}
-
-impl<'a, T> Contexts<'a, T> {
-    #[inline(always)]
-    pub(super) fn row(&self, b: usize) -> &'a [T] {
-        let record = self.index.map_or(b, |index| index[b] as usize);
-        &self.records[record * self.stride..(record + 1) * self.stride]
     }
 }
 

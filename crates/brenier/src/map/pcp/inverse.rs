@@ -8,18 +8,17 @@
 //!
 //! **L-BFGS** with strong Wolfe line search on G(x) − zᵀx, the paper's choice: kept for comparison.
 
-use faer::Accum;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::PcpMap;
-use super::features::{Contexts, Shard, Shards};
-use crate::kernel::{Real, axpy, columns, columns_mut, dot, lbfgs, product, softplus, spd, vectorised};
+use super::features::{Shard, Shards};
+use super::rows::{ROWS, Rows};
+use crate::kernel::{Real, lbfgs, spd};
 use crate::map::Inversion;
+use crate::map::batch::Contexts;
 use crate::{Error, Result};
 
-/// Rows evaluated together.
-const ROWS: usize = 64;
 /// Single-precision rounds stop at this residual: the next Newton step, taken for free, squares it.
 const COARSE: f64 = 2e-2;
 /// Polishing steps with a fixed factor before Newton takes over again.
@@ -77,134 +76,6 @@ impl InverseSettings {
 pub struct PcpInverter {
     coarse: PcpMap<f32>,
     fine: PcpMap<f64>,
-}
-
-/// The unsolved rows, side by side so that a round can be split over threads.
-struct Rows {
-    n: usize,
-    /// Place of each row in the answer.
-    id: Vec<u32>,
-    /// Observation of each row.
-    observation: Vec<u32>,
-    z: Vec<f64>,
-    x: Vec<f64>,
-    direction: Vec<f64>,
-    /// Cholesky factor of H at the last accepted point.
-    factor: Vec<f64>,
-    step: Vec<f64>,
-    merit: Vec<f64>,
-    residual: Vec<f64>,
-    rounds: Vec<u32>,
-}
-
-impl Rows {
-    fn len(&self) -> usize {
-        self.id.len()
-    }
-
-    /// Removes and returns the marked rows.
-    fn take_where(&mut self, marked: &[bool]) -> Rows {
-        let n = self.n;
-        let mut taken = rows_at(n, Vec::new(), Vec::new(), Vec::new());
-        for row in (0..self.len()).filter(|&row| marked[row]) {
-            taken.id.push(self.id[row]);
-            taken.observation.push(self.observation[row]);
-            taken.step.push(self.step[row]);
-            taken.merit.push(self.merit[row]);
-            taken.residual.push(self.residual[row]);
-            taken.rounds.push(self.rounds[row]);
-            taken.z.extend_from_slice(&self.z[row * n..(row + 1) * n]);
-            taken.x.extend_from_slice(&self.x[row * n..(row + 1) * n]);
-            taken.direction.extend_from_slice(&self.direction[row * n..(row + 1) * n]);
-            taken.factor.extend_from_slice(&self.factor[row * n * n..(row + 1) * n * n]);
-        }
-        if taken.len() > 0 {
-            self.retain(|row| !marked[row]);
-        }
-        taken
-    }
-
-    /// Puts rows back.
-    fn append(&mut self, mut other: Rows) {
-        self.id.append(&mut other.id);
-        self.observation.append(&mut other.observation);
-        self.step.append(&mut other.step);
-        self.merit.append(&mut other.merit);
-        self.residual.append(&mut other.residual);
-        self.rounds.append(&mut other.rounds);
-        self.z.append(&mut other.z);
-        self.x.append(&mut other.x);
-        self.direction.append(&mut other.direction);
-        self.factor.append(&mut other.factor);
-    }
-
-    /// Keeps the rows for which `keep` holds, in order.
-    fn retain(&mut self, mut keep: impl FnMut(usize) -> bool) {
-        let (n, mut kept) = (self.n, 0);
-        for row in 0..self.len() {
-            if !keep(row) {
-                continue;
-            }
-            if kept != row {
-                self.id[kept] = self.id[row];
-                self.observation[kept] = self.observation[row];
-                self.step[kept] = self.step[row];
-                self.merit[kept] = self.merit[row];
-                self.residual[kept] = self.residual[row];
-                self.rounds[kept] = self.rounds[row];
-                for vector in [&mut self.z, &mut self.x, &mut self.direction] {
-                    vector.copy_within(row * n..(row + 1) * n, kept * n);
-                }
-                self.factor.copy_within(row * n * n..(row + 1) * n * n, kept * n * n);
-            }
-            kept += 1;
-        }
-        self.id.truncate(kept);
-        self.observation.truncate(kept);
-        for scalars in [&mut self.step, &mut self.merit, &mut self.residual] {
-            scalars.truncate(kept);
-        }
-        self.rounds.truncate(kept);
-        for vector in [&mut self.z, &mut self.x, &mut self.direction] {
-            vector.truncate(kept * n);
-        }
-        self.factor.truncate(kept * n * n);
-    }
-}
-
-/// One shard's view of the rows during a round.
-struct Span<'a> {
-    observation: &'a [u32],
-    z: &'a [f64],
-    x: &'a mut [f64],
-    direction: &'a mut [f64],
-    factor: &'a mut [f64],
-    step: &'a mut [f64],
-    merit: &'a mut [f64],
-    residual: &'a mut [f64],
-    rounds: &'a mut [u32],
-}
-
-impl Rows {
-    fn spans(&mut self) -> impl IndexedParallelIterator<Item = Span<'_>> {
-        let n = self.n;
-        let fixed = self.observation.par_chunks(ROWS).zip(self.z.par_chunks(ROWS * n));
-        let points = self.x.par_chunks_mut(ROWS * n).zip(self.direction.par_chunks_mut(ROWS * n));
-        let scalars = self.step.par_chunks_mut(ROWS).zip(self.merit.par_chunks_mut(ROWS));
-        let rest = self.residual.par_chunks_mut(ROWS).zip(self.rounds.par_chunks_mut(ROWS));
-        let all = fixed.zip(points).zip(self.factor.par_chunks_mut(ROWS * n * n)).zip(scalars).zip(rest);
-        all.map(|(((((observation, z), (x, direction)), factor), (step, merit)), (residual, rounds))| Span {
-            observation,
-            z,
-            x,
-            direction,
-            factor,
-            step,
-            merit,
-            residual,
-            rounds,
-        })
-    }
 }
 
 impl PcpInverter {
@@ -294,7 +165,7 @@ impl PcpInverter {
     ) -> Rows {
         let n = self.fine.layout.shape.target;
         let count = observation.len();
-        let mut rows = rows_at(n, (0..count as u32).collect(), observation.to_vec(), z.to_vec());
+        let mut rows = Rows::at_rest(n, (0..count as u32).collect(), observation.to_vec(), z.to_vec());
         let mut draws = vec![0_usize; observations];
         for &o in observation {
             draws[o as usize] += 1;
@@ -305,7 +176,7 @@ impl PcpInverter {
             return rows;
         }
         let ids: Vec<u32> = (0..centred.len() as u32).collect();
-        let mut centres = rows_at(n, ids, centred.clone(), vec![0.0; centred.len() * n]);
+        let mut centres = Rows::at_rest(n, ids, centred.clone(), vec![0.0; centred.len() * n]);
         // The centre need not be exact: single-precision Newton is enough.
         self.coarse.newton(&mut centres, coarse, COARSE, settings.max_iterations, shards);
         let mut place = vec![usize::MAX; observations];
@@ -411,23 +282,6 @@ impl Answer {
         self.x[id * n..(id + 1) * n].copy_from_slice(&rows.x[row * n..(row + 1) * n]);
         self.inversion.iterations[id] = rows.rounds[row];
         self.inversion.residuals[id] = rows.residual[row];
-    }
-}
-
-fn rows_at(n: usize, id: Vec<u32>, observation: Vec<u32>, z: Vec<f64>) -> Rows {
-    let count = id.len();
-    Rows {
-        n,
-        id,
-        observation,
-        z,
-        x: vec![0.0; count * n],
-        direction: vec![0.0; count * n],
-        factor: vec![0.0; count * n * n],
-        step: vec![0.0; count],
-        merit: vec![f64::INFINITY; count],
-        residual: vec![f64::INFINITY; count],
-        rounds: vec![0; count],
     }
 }
 
@@ -579,119 +433,5 @@ impl<T: Real> PcpMap<T> {
         for rested in leftover {
             rows.append(rested);
         }
-    }
-
-    /// ∇G alone, without Jacobians: features up, δ down, ∂s_K/∂x = Σ_k gate_k ⊙ X_kᵀ δ_k (δ_K = 1).
-    fn gradient(&self, shard: &mut Shard<T>, contexts: Contexts<'_, T>, x: &[T], rows: usize) {
-        let (n, w, depth) =
-            (self.layout.shape.target, self.layout.shape.feature_width, self.layout.shape.depth);
-        for k in 0..depth {
-            let (layer, above) = (&self.layout.layers[k], &self.layout.layers[k + 1]);
-            let input = &self.parameters[layer.input.clone()];
-            let (this, rest) = shard.hidden[k..].split_first_mut().expect("k < depth");
-            if k > 0 {
-                let weight = columns(&self.parameters[layer.feature.clone()], w, w, w);
-                let dst = columns_mut(&mut this.block, w, rows, w);
-                product(dst, Accum::Replace, weight, columns(&this.gated, w, rows, w));
-            }
-            let mut gated = rest.first_mut().map(|next| next.gated.as_mut_slice());
-            vectorised(
-                #[inline(always)]
-                || {
-                    for b in 0..rows {
-                        let record = contexts.row(b);
-                        let here = layer.of(record);
-                        let features = &mut this.block[b * w..(b + 1) * w];
-                        let sigmoid = &mut this.sigmoid[b * w..(b + 1) * w];
-                        let c = &here[layer.c.clone()];
-                        if k == 0 {
-                            features.copy_from_slice(c);
-                        } else {
-                            axpy(T::ONE, c, features);
-                        }
-                        for j in 0..n {
-                            axpy(
-                                here[layer.gate.start + j] * x[b * n + j],
-                                &input[j * w..(j + 1) * w],
-                                features,
-                            );
-                        }
-                        for (feature, slope) in features.iter_mut().zip(sigmoid.iter_mut()) {
-                            (*feature, *slope) = softplus(*feature);
-                        }
-                        if let Some(gated) = gated.as_deref_mut() {
-                            let p = &above.of(record)[above.p.clone()];
-                            for ((gated, &p), &feature) in
-                                gated[b * w..(b + 1) * w].iter_mut().zip(p).zip(features.iter())
-                            {
-                                *gated = p * feature;
-                            }
-                        }
-                    }
-                },
-            );
-        }
-        let mixture = self.mixture();
-        let head = &self.layout.layers[depth];
-        for k in (0..depth).rev() {
-            let above = &self.layout.layers[k + 1];
-            let (lower, upper) = shard.hidden.split_at_mut(k + 1);
-            if let Some(next) = upper.first_mut() {
-                let weight = columns(&self.parameters[above.feature.clone()], w, w, w);
-                let dst = columns_mut(&mut next.back, w, rows, w);
-                product(dst, Accum::Replace, weight.transpose(), columns(&next.delta, w, rows, w));
-            }
-            let layer = &self.layout.layers[k];
-            let input = &self.parameters[layer.input.clone()];
-            let head_weight = &self.parameters[head.feature.clone()];
-            let head_input = &self.parameters[head.input.clone()];
-            let (this, next) = (&mut lower[k], upper.first());
-            let (z, output) = (&mut shard.z, &mut shard.output);
-            vectorised(
-                #[inline(always)]
-                || {
-                    for b in 0..rows {
-                        let record = contexts.row(b);
-                        let row = b * w..(b + 1) * w;
-                        let p = &above.of(record)[above.p.clone()];
-                        let back = next.map_or(head_weight, |next| &next.back[row.clone()]);
-                        let delta = &mut this.delta[row.clone()];
-                        let z = &mut z[b * n..(b + 1) * n];
-                        for ((delta, &p), &back) in delta.iter_mut().zip(p).zip(back) {
-                            *delta = p * back;
-                        }
-                        if k + 1 == depth {
-                            let here = head.of(record);
-                            output[b] = dot(delta, &this.block[row.clone()]) + here[head.c.start];
-                            for j in 0..n {
-                                z[j] = head_input[j] * here[head.gate.start + j];
-                                output[b] += z[j] * x[b * n + j];
-                            }
-                        }
-                        for (delta, &s) in delta.iter_mut().zip(&this.sigmoid[row]) {
-                            *delta *= s;
-                        }
-                        let gate = &layer.of(record)[layer.gate.clone()];
-                        for j in 0..n {
-                            z[j] += gate[j] * dot(delta, &input[j * w..(j + 1) * w]);
-                        }
-                    }
-                },
-            );
-        }
-        for b in 0..rows {
-            let outlet = self.outlet(shard.output[b]);
-            for j in b * n..(b + 1) * n {
-                shard.z[j] = mixture.a * outlet.first * shard.z[j] + mixture.b * x[j];
-            }
-        }
-    }
-
-    /// Σ_rows G after [`gradient`](Self::gradient).
-    fn potential_sum(&self, shard: &Shard<T>, x: &[T], rows: usize) -> f64 {
-        let mixture = self.mixture();
-        let network: f64 = shard.output[..rows].iter().map(|&s| self.outlet(s).value.to_f64()).sum();
-        let square: f64 = x.iter().map(|x| x.to_f64() * x.to_f64()).sum();
-        mixture.a.to_f64() * network + 0.5 * mixture.b.to_f64() * square
     }
 }

@@ -9,8 +9,10 @@
 
 mod adjoint;
 mod features;
+mod gradient;
 mod init;
 mod inverse;
+mod rows;
 mod shape;
 mod step;
 
@@ -21,14 +23,12 @@ pub use step::PcpWorkspace;
 
 use shape::Layout;
 
+use super::batch::{Contexts, EVALUATION_ROWS, check_batch, check_parameters};
 use super::{ConditionalMap, TensorSpec};
 use crate::kernel::Real;
 use crate::{Error, Result};
-use features::{Contexts, Shard};
+use features::Shard;
 use rayon::prelude::*;
-
-/// Rows that are evaluated together where no batch size says otherwise.
-const EVALUATION_ROWS: usize = 64;
 
 /// A partially convex potential map with its parameters.
 #[derive(Clone, Debug)]
@@ -44,13 +44,7 @@ impl<T: Real> PcpMap<T> {
     pub fn from_parameters(shape: PcpShape, parameters: Vec<T>) -> Result<Self> {
         shape.validate()?;
         let layout = Layout::new(shape);
-        if parameters.len() != layout.parameters {
-            return Err(Error::Shape {
-                what: "PCP-Map parameters",
-                expected: layout.parameters.to_string(),
-                got: parameters.len().to_string(),
-            });
-        }
+        check_parameters("PCP-Map parameters", layout.parameters, parameters.len())?;
         Ok(Self { layout, parameters, initialisation: Initialisation::default() })
     }
 
@@ -97,16 +91,7 @@ impl<T: Real> PcpMap<T> {
 
     /// Number of rows, where x and y agree on it.
     fn check_batch(&self, x: &[T], y: &[T]) -> Result<usize> {
-        let (n, m) = (self.layout.shape.target, self.layout.shape.given);
-        let rows = x.len() / n;
-        if x.len() != rows * n || y.len() != rows * m {
-            return Err(Error::Shape {
-                what: "batch",
-                expected: format!("rows of {n} target and {m} given numbers"),
-                got: format!("{} and {} numbers", x.len(), y.len()),
-            });
-        }
-        Ok(rows)
+        check_batch(x, y, self.layout.shape.target, self.layout.shape.given)
     }
 
     /// Evaluates all rows in shards side by side and hands each shard and its outputs to `read`.

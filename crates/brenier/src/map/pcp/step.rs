@@ -5,10 +5,11 @@ use std::ops::Range;
 use faer::Accum;
 use rayon::prelude::*;
 
-use super::features::{Contexts, Shard};
+use super::features::Shard;
 use super::{Initialisation, PcpMap};
 use crate::Result;
 use crate::kernel::{Real, columns, columns_mut, product, vectorised};
+use crate::map::batch::{Contexts, sum_into};
 use crate::map::{Block, Constraint, HALF_LOG_TWO_PI, Trainable};
 
 /// Entries of a gradient block: small enough to stay in a core's cache with its optimiser state.
@@ -252,15 +253,5 @@ impl<T: Real> Trainable<T> for PcpMap<T> {
 
     fn restore_parameters(&mut self, parameters: Vec<T>) {
         self.parameters = parameters;
-    }
-}
-
-/// gradient = Σ parts, in order.
-fn sum_into<'a, T: Real>(gradient: &mut [T], parts: impl Iterator<Item = &'a [T]>) {
-    gradient.fill(T::ZERO);
-    for part in parts {
-        for (sum, &value) in gradient.iter_mut().zip(part) {
-            *sum += value;
-        }
     }
 }

@@ -1,0 +1,55 @@
+//! What every map does with batches of rows: check their sizes, find a row's context, sum over shards.
+
+use crate::kernel::Real;
+use crate::{Error, Result};
+
+/// Rows that are evaluated together where no batch size says otherwise.
+pub(super) const EVALUATION_ROWS: usize = 64;
+
+/// Which observation's record, computed once from y, belongs to which row.
+#[derive(Clone, Copy)]
+pub(super) struct Contexts<'a, T> {
+    pub(super) records: &'a [T],
+    pub(super) stride: usize,
+    /// Record of each row; `None` when row b has record b.
+    pub(super) index: Option<&'a [u32]>,
+}
+
+impl<'a, T> Contexts<'a, T> {
+    #[inline(always)]
+    pub(super) fn row(&self, b: usize) -> &'a [T] {
+        let record = self.index.map_or(b, |index| index[b] as usize);
+        &self.records[record * self.stride..(record + 1) * self.stride]
+    }
+}
+
+/// Number of rows, where x (n each) and y (m each) agree on it.
+pub(super) fn check_batch<T>(x: &[T], y: &[T], n: usize, m: usize) -> Result<usize> {
+    let rows = x.len() / n;
+    if x.len() != rows * n || y.len() != rows * m {
+        return Err(Error::Shape {
+            what: "batch",
+            expected: format!("rows of {n} target and {m} given numbers"),
+            got: format!("{} and {} numbers", x.len(), y.len()),
+        });
+    }
+    Ok(rows)
+}
+
+/// An error unless a map gets as many parameters as its shape has.
+pub(super) fn check_parameters(what: &'static str, expected: usize, got: usize) -> Result<()> {
+    if expected == got {
+        return Ok(());
+    }
+    Err(Error::Shape { what, expected: expected.to_string(), got: got.to_string() })
+}
+
+/// gradient = Σ parts, in order.
+pub(super) fn sum_into<'a, T: Real>(gradient: &mut [T], parts: impl Iterator<Item = &'a [T]>) {
+    gradient.fill(T::ZERO);
+    for part in parts {
+        for (sum, &value) in gradient.iter_mut().zip(part) {
+            *sum += value;
+        }
+    }
+}
