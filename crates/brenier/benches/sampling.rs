@@ -3,7 +3,7 @@
 //! The map has the sizes of the Lotka–Volterra experiment (n = 4, m = 9, width 128, depth 2) and is trained here
 //! for a few seconds on a simulator of those sizes whose posterior is curved and correlated.
 //!
-//! usage: cargo bench --bench sampling [-- --threads 2]
+//! usage: cargo bench --bench sampling [-- --threads 2] [--repeats 40]
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
 use std::sync::atomic::AtomicBool;
@@ -31,8 +31,10 @@ fn statistics(x: &[f64], rng: &mut ChaCha8Rng) -> Vec<f64> {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let threads =
-        arguments.iter().position(|a| a == "--threads").map_or(2, |i| arguments[i + 1].parse().unwrap());
+    let option = |name: &str, default: usize| {
+        arguments.iter().position(|a| a == name).map_or(default, |i| arguments[i + 1].parse().unwrap())
+    };
+    let (threads, repeats) = (option("--threads", 2), option("--repeats", 40) as u64);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
     let mut rng = ChaCha8Rng::seed_from_u64(0);
     let names = (1..=4).map(|i| format!("x{i}")).chain((1..=9).map(|i| format!("y{i}"))).collect();
@@ -58,7 +60,7 @@ fn main() {
         let inverse = InverseSettings { tolerance, ..Default::default() };
         let mut times = Vec::new();
         let mut last = None;
-        for seed in 0..40 {
+        for seed in 0..repeats {
             let start = Instant::now();
             last = Some(pool.install(|| posterior.sample(&observation, 1, DRAWS, seed, &inverse)).unwrap());
             times.push(start.elapsed().as_secs_f64());

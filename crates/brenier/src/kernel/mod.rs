@@ -8,4 +8,4 @@ mod vector;
 
 pub(crate) use gemm::{columns, columns_mut, product};
 pub use real::Real;
-pub(crate) use vector::{axpy, dot, dot2, elu, fold, log_cosh, softplus, vectorised};
+pub(crate) use vector::{axpy, dot, dot2, elu, fold, log_cosh, logistic, softplus, vectorised};

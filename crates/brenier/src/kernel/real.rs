@@ -50,7 +50,7 @@ pub trait Real:
     fn finite(self) -> bool;
     /// exp(self) for self ≤ 0 (clamped below where the result would leave the normal range).
     fn exp_vec(self) -> Self;
-    /// log(1 + self) for 0 ≤ self ≤ 1, as 2 artanh(self / (2 + self)).
+    /// log(1 + self) for 0 ≤ self ≤ 1, as 2 artanh(m / (2 + m)) after taking out √2 from the upper half.
     fn log1p_unit(self) -> Self;
 }
 
@@ -61,6 +61,17 @@ macro_rules! horner {
         let sum: Self = $first;
         $( let sum = sum.mul_add(x, $rest); )*
         sum
+    }};
+}
+
+/// (m, log c) with 1 + x = c (1 + m), c = 1 or √2, so that 0 ≤ m ≤ √2 − 1.
+macro_rules! halve_octave {
+    ($x:expr, $real:ident) => {{
+        const ROOT: $real = std::$real::consts::SQRT_2;
+        let x = $x;
+        let upper = x > ROOT - 1.0;
+        let m = if upper { (x - (ROOT - 1.0)) * (1.0 / ROOT) } else { x };
+        (m, if upper { 0.5 * std::$real::consts::LN_2 } else { 0.0 })
     }};
 }
 
@@ -119,10 +130,10 @@ impl Real for f32 {
 
     #[inline(always)]
     fn log1p_unit(self) -> Self {
-        let u = self / (2.0 + self);
-        let tail = horner!(u * u;
-            1.0 / 15.0, 1.0 / 13.0, 1.0 / 11.0, 1.0 / 9.0, 1.0 / 7.0, 1.0 / 5.0, 1.0 / 3.0, 1.0);
-        2.0 * u * tail
+        let (m, shift) = halve_octave!(self, f32);
+        let u = m / (2.0 + m);
+        let tail = horner!(u * u; 1.0 / 11.0, 1.0 / 9.0, 1.0 / 7.0, 1.0 / 5.0, 1.0 / 3.0, 1.0);
+        (2.0 * u).mul_add(tail, shift)
     }
 }
 
@@ -147,12 +158,12 @@ impl Real for f64 {
 
     #[inline(always)]
     fn log1p_unit(self) -> Self {
-        let u = self / (2.0 + self);
+        let (m, shift) = halve_octave!(self, f64);
+        let u = m / (2.0 + m);
         let tail = horner!(u * u;
-            1.0 / 35.0, 1.0 / 33.0, 1.0 / 31.0, 1.0 / 29.0, 1.0 / 27.0, 1.0 / 25.0, 1.0 / 23.0, 1.0 / 21.0,
-            1.0 / 19.0, 1.0 / 17.0, 1.0 / 15.0, 1.0 / 13.0, 1.0 / 11.0, 1.0 / 9.0, 1.0 / 7.0, 1.0 / 5.0,
-            1.0 / 3.0, 1.0);
-        2.0 * u * tail
+            1.0 / 23.0, 1.0 / 21.0, 1.0 / 19.0, 1.0 / 17.0, 1.0 / 15.0, 1.0 / 13.0, 1.0 / 11.0, 1.0 / 9.0,
+            1.0 / 7.0, 1.0 / 5.0, 1.0 / 3.0, 1.0);
+        (2.0 * u).mul_add(tail, shift)
     }
 }
 

@@ -100,6 +100,14 @@ pub(crate) fn log_cosh<T: Real>(s: T) -> (T, T) {
     (magnitude + e.log1p_unit(), if s >= T::ZERO { slope } else { negative_or_nan })
 }
 
+/// 1/(1 + e⁻ˢ), softplus's derivative alone.
+#[inline(always)]
+pub(crate) fn logistic<T: Real>(s: T) -> T {
+    let e = (-s.magnitude()).exp_vec();
+    let inverse = T::ONE / (T::ONE + e);
+    if s >= T::ZERO { inverse } else { e * inverse }
+}
+
 /// ELU(s): s above zero, eˢ − 1 below. Its derivative is 1 above and ELU + 1 below.
 #[inline(always)]
 pub(crate) fn elu<T: Real>(s: T) -> T {
@@ -131,6 +139,7 @@ mod tests {
             let (value, slope) = softplus(s);
             assert!((value - (s.max(0.0) + (-s.abs()).exp().ln_1p())).abs() < 1e-15 * value.max(1.0));
             assert!((slope - 1.0 / (1.0 + (-s).exp())).abs() < 1e-15);
+            assert_eq!(slope, logistic(s));
             let h = 1e-5;
             let numeric = (softplus(s + h).0 - softplus(s - h).0) / (2.0 * h);
             assert!((slope - numeric).abs() < 1e-9);

@@ -4,12 +4,23 @@ use faer::Accum;
 
 use super::PcpMap;
 use super::features::Shard;
-use crate::kernel::{Real, axpy, columns, columns_mut, dot, product, softplus, vectorised};
+use super::shape::OutputActivation;
+use crate::kernel::{Real, axpy, columns, columns_mut, dot, logistic, product, softplus, vectorised};
 use crate::map::batch::Contexts;
 
 impl<T: Real> PcpMap<T> {
     /// ∇G alone, without Jacobians: features up, δ down, ∂s_K/∂x = Σ_k gate_k ⊙ X_kᵀ δ_k (δ_K = 1).
-    pub(super) fn gradient(&self, shard: &mut Shard<T>, contexts: Contexts<'_, T>, x: &[T], rows: usize) {
+    ///
+    /// The value s_K, and the last features it needs, only `with_value` or where the output activation bends it.
+    pub(super) fn gradient(
+        &self,
+        shard: &mut Shard<T>,
+        contexts: Contexts<'_, T>,
+        x: &[T],
+        rows: usize,
+        with_value: bool,
+    ) {
+        let with_value = with_value || self.layout.shape.output != OutputActivation::Identity;
         let (n, w, depth) =
             (self.layout.shape.target, self.layout.shape.feature_width, self.layout.shape.depth);
         for k in 0..depth {
@@ -43,8 +54,14 @@ impl<T: Real> PcpMap<T> {
                                 features,
                             );
                         }
-                        for (feature, slope) in features.iter_mut().zip(sigmoid.iter_mut()) {
-                            (*feature, *slope) = softplus(*feature);
+                        if with_value || k + 1 < depth {
+                            for (feature, slope) in features.iter_mut().zip(sigmoid.iter_mut()) {
+                                (*feature, *slope) = softplus(*feature);
+                            }
+                        } else {
+                            for (&feature, slope) in features.iter().zip(sigmoid.iter_mut()) {
+                                *slope = logistic(feature);
+                            }
                         }
                         if let Some(gated) = gated.as_deref_mut() {
                             let p = &above.of(record)[above.p.clone()];

@@ -250,7 +250,7 @@ impl PcpInverter {
                 let contexts = Contexts { records, stride, index: Some(observation) };
                 let count = observation.len();
                 let mut objective = |x: &[f64], gradient: &mut [f64]| -> Result<f64> {
-                    map.gradient(shard, contexts, x, count);
+                    map.gradient(shard, contexts, x, count, true);
                     for (gradient, (value, z)) in gradient.iter_mut().zip(shard.z.iter().zip(z)) {
                         *gradient = value - z;
                     }
@@ -392,7 +392,7 @@ impl<T: Real> PcpMap<T> {
                             *point = T::from_f64(x);
                         }
                         let contexts = Contexts { records, stride, index: Some(span.observation) };
-                        self.gradient(shard, contexts, point, count);
+                        self.gradient(shard, contexts, point, count, false);
                         for b in 0..count {
                             let row = b * n..(b + 1) * n;
                             let direction = &mut span.direction[row.clone()];
