@@ -180,10 +180,17 @@ fn every_live_parameter_gets_a_gradient() {
     for (case, shape) in shapes().into_iter().enumerate() {
         let mut rng = ChaCha8Rng::seed_from_u64(500 + case as u64);
         let mut map = random_map(shape, 110 + case as u64);
-        // A rectified gate that is closed for every row would leave what stands behind it without a gradient.
-        for spec in map.tensors().iter().filter(|spec| spec.name.starts_with("bwv")) {
+        // A rectified gate that is closed for every row, or a feature far up its linear branch, would leave what
+        // stands behind it without a gradient: open the gates and weigh the features down.
+        for spec in map.tensors() {
             for index in spec.indices() {
-                map.parameters_mut()[index] += 6.0;
+                let parameter = &mut map.parameters_mut()[index];
+                match spec.name.split('.').next() {
+                    Some("bwv") => *parameter += 4.0,
+                    Some("Lwv") => *parameter *= 0.5,
+                    Some("Lw") => *parameter *= 0.05,
+                    _ => {}
+                }
             }
         }
         let rows = 300;
@@ -238,6 +245,11 @@ fn x_to_z_to_x_is_the_identity_in_double_precision() {
     }
 }
 
+/// Evaluations for 600 draws at three observations of a random map.
+const SNAPSHOT_FEW: u32 = 1828;
+/// Evaluations for 2000 draws at one observation of the same map.
+const SNAPSHOT_MANY: u32 = 6019;
+
 #[test]
 fn many_draws_at_few_observations_solve_their_equations() {
     let shape = PcpShape {
@@ -265,13 +277,20 @@ fn many_draws_at_few_observations_solve_their_equations() {
             "row {row}: {worst:e}, said {residual:e}"
         );
     }
-    // Work counts: lost efficiency fails here. (Evaluations a draw, polish and certificate included.)
+    // Work counts: lost efficiency fails here. (Evaluations a draw, polish and certificate included; rounding on
+    // another instruction set may move a few draws by one.)
     let total: u32 = inversion.iterations.iter().sum();
-    assert!(total <= 600 * 8, "{} evaluations a draw", f64::from(total) / 600.0);
+    assert!((SNAPSHOT_FEW - 30..=SNAPSHOT_FEW + 30).contains(&total), "{total} evaluations for 600 draws");
     // The same draws alone give the same points: an observation does not depend on its neighbours.
     let (alone, _) =
         inverter.invert(&z[..800], &given[..9], &observation[..200], &InverseSettings::default()).unwrap();
     assert!(alone.iter().zip(&x).all(|(a, b)| (a - b).abs() < 1e-5));
+    // With very many draws the starts are a quadratic fitted to pilots, and fewer evaluations are needed.
+    let z = normals(&mut rng, 2000 * 4);
+    let (_, inversion) =
+        inverter.invert(&z, &given[..9], &vec![0; 2000], &InverseSettings::default()).unwrap();
+    let total: u32 = inversion.iterations.iter().sum();
+    assert!((SNAPSHOT_MANY - 60..=SNAPSHOT_MANY + 60).contains(&total), "{total} evaluations for 2000 draws");
 }
 
 #[test]

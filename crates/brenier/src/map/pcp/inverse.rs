@@ -20,11 +20,9 @@ use crate::map::batch::Contexts;
 use crate::{Error, Result};
 
 /// Single-precision rounds stop at this residual: the next Newton step, taken for free, squares it.
-const COARSE: f64 = 2e-2;
+pub(super) const COARSE: f64 = 4e-2;
 /// Polishing steps with a fixed factor before Newton takes over again.
 const POLISH_ROUNDS: u32 = 4;
-/// Observations with at least this many draws start from the linearisation at their centre.
-const CENTRED_FROM: usize = 8;
 
 /// How ∇ₓG(x; y) = z is solved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,8 +72,8 @@ impl InverseSettings {
 /// A trained map in both precisions, ready to be inverted.
 #[derive(Clone, Debug)]
 pub struct PcpInverter {
-    coarse: PcpMap<f32>,
-    fine: PcpMap<f64>,
+    pub(super) coarse: PcpMap<f32>,
+    pub(super) fine: PcpMap<f64>,
 }
 
 impl PcpInverter {
@@ -153,51 +151,6 @@ impl PcpInverter {
         Ok((answer.x, answer.inversion))
     }
 
-    /// Starting points: for observations with many draws the linearisation at z = 0, x₀ = x_c + H_c⁻¹ z.
-    fn start(
-        &self,
-        z: &[f64],
-        observation: &[u32],
-        observations: usize,
-        coarse: &[f32],
-        settings: &InverseSettings,
-        shards: &Shards<f32>,
-    ) -> Rows {
-        let n = self.fine.layout.shape.target;
-        let count = observation.len();
-        let mut rows = Rows::at_rest(n, (0..count as u32).collect(), observation.to_vec(), z.to_vec());
-        let mut draws = vec![0_usize; observations];
-        for &o in observation {
-            draws[o as usize] += 1;
-        }
-        let centred: Vec<u32> =
-            (0..observations as u32).filter(|&o| draws[o as usize] >= CENTRED_FROM).collect();
-        if centred.is_empty() {
-            return rows;
-        }
-        let ids: Vec<u32> = (0..centred.len() as u32).collect();
-        let mut centres = Rows::at_rest(n, ids, centred.clone(), vec![0.0; centred.len() * n]);
-        // The centre need not be exact: single-precision Newton is enough.
-        self.coarse.newton(&mut centres, coarse, COARSE, settings.max_iterations, shards);
-        let mut place = vec![usize::MAX; observations];
-        for (row, &o) in centres.observation.iter().enumerate() {
-            place[o as usize] = row;
-        }
-        for row in 0..count {
-            let centre = place[observation[row] as usize];
-            if centre == usize::MAX {
-                continue;
-            }
-            let x = &mut rows.x[row * n..(row + 1) * n];
-            x.copy_from_slice(&z[row * n..(row + 1) * n]);
-            spd::solve(&centres.factor[centre * n * n..(centre + 1) * n * n], x);
-            for (x, c) in x.iter_mut().zip(&centres.x[centre * n..(centre + 1) * n]) {
-                *x += c;
-            }
-        }
-        rows
-    }
-
     fn solve(
         &self,
         rows: &mut Rows,
@@ -209,14 +162,7 @@ impl PcpInverter {
     ) {
         let coarse_tolerance = COARSE.max(settings.tolerance);
         self.coarse.newton(rows, coarse, coarse_tolerance, settings.max_iterations, shards);
-        // The last step of a row that came close costs nothing: its direction is at hand.
-        for (row, &residual) in rows.residual.iter().enumerate() {
-            if residual <= coarse_tolerance {
-                for i in row * rows.n..(row + 1) * rows.n {
-                    rows.x[i] += rows.direction[i];
-                }
-            }
-        }
+        rows.take_free_step(coarse_tolerance);
         let fine_shards = Shards::new(ROWS.min(rows.len()));
         self.fine.polish(rows, fine, settings.tolerance, &fine_shards, |rows, row| answer.take(rows, row));
         if rows.len() > 0 {
@@ -307,7 +253,14 @@ impl<T: Real> PcpMap<T> {
     ///
     /// Finished rows rest while the others go on; in the end all are back, in no particular order, each at its
     /// best point with the factor of H there.
-    fn newton(&self, rows: &mut Rows, records: &[T], tolerance: f64, max_rounds: u32, shards: &Shards<T>) {
+    pub(super) fn newton(
+        &self,
+        rows: &mut Rows,
+        records: &[T],
+        tolerance: f64,
+        max_rounds: u32,
+        shards: &Shards<T>,
+    ) {
         let (n, stride) = (self.layout.shape.target, self.layout.record);
         rows.step.fill(0.0);
         rows.merit.fill(f64::INFINITY);

@@ -14,6 +14,7 @@ mod init;
 mod inverse;
 mod rows;
 mod shape;
+mod start;
 mod step;
 
 pub use init::Initialisation;
