@@ -130,7 +130,7 @@ fn observations_that_do_not_fit() {
         fs::write(here.join("obs.csv"), "y1,z\n1,2\n").unwrap();
         refuse("--given obs.csv", &["obs.csv", "y2"]);
         fs::write(here.join("obs.csv"), "y1,y2\n1,2\n3,\n").unwrap();
-        refuse("--given obs.csv", &["obs.csv", "row 2", "y2", "fill in"]);
+        refuse("--given obs.csv", &["obs.csv", "row 2", "y2", "fill it in"]);
     }
     refuse(here, "sample m.brenier --at y1=0,y2=0 -n 0", 2, &["-n"]);
     refuse(here, "sample m.brenier --at y1=0,y2=0 --tolerance 2", 2, &["tolerance"]);

@@ -155,7 +155,7 @@ pub fn write<H: Serialize>(path: &Path, header: &H, tensors: &[Tensor]) -> Resul
     write_bytes(path, &to_bytes(header, tensors)?)
 }
 
-/// Reads back what [`write`] wrote.
+/// Reads back what [`write()`] wrote.
 ///
 /// # Errors
 ///
@@ -171,7 +171,7 @@ pub fn read<H: DeserializeOwned>(path: &Path) -> Result<(H, Vec<Tensor>)> {
     decode(io::BufReader::new(file), length).map_err(|fault| fault.into_error(path))
 }
 
-/// The bytes that [`write`] puts into the file.
+/// The bytes that [`write()`] puts into the file.
 ///
 /// # Errors
 ///

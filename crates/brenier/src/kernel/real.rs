@@ -7,7 +7,7 @@ use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Sub, SubAssi
 /// `f32` (training) or `f64` (densities, polishing, tests).
 ///
 /// [`exp_vec`](Real::exp_vec) and [`log1p_unit`](Real::log1p_unit) are branch-free polynomials, so that a plain
-/// loop over a slice inside [`vectorised`](super::vectorised) becomes SIMD code; they are accurate to two units
+/// loop over a slice inside `kernel::vectorised` becomes SIMD code; they are accurate to two units
 /// in the last place on their stated domains.
 pub trait Real:
     faer::traits::RealField
