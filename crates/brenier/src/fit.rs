@@ -82,7 +82,7 @@ impl FitSettings {
 
     /// Sizes of the network for n target and m given (transformed) variables.
     fn shape(&self, target: usize, given: usize, rows: usize) -> PcpShape {
-        // Measured in docs/performance.md: wider pays once there are rows enough to fit it.
+        // Small tables overfit wide networks; see docs/performance.md.
         let width = self.network.feature_width.unwrap_or(if rows >= 5000 || target > 8 { 128 } else { 64 });
         PcpShape {
             target,
