@@ -72,16 +72,7 @@ pub(crate) fn columns(path: &Path, options: ReadOptions, names: &[String]) -> Re
     if in_order {
         output::note(&format!("{}: columns taken in order as {}", path.display(), names.join(", ")));
     }
-    for text in &read.warnings {
-        output::warning(text);
-    }
-    if read.dropped_rows > 0 {
-        output::warning(&format!(
-            "{}: {} rows with missing values left out",
-            path.display(),
-            read.dropped_rows
-        ));
-    }
+    output::noticed(path, &read);
     Ok(read.table)
 }
 

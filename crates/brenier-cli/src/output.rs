@@ -79,3 +79,15 @@ pub(crate) fn check_destination(target: &Output) -> Result<(), Error> {
         }
     }
 }
+
+/// Warns of what the reader of a table noticed.
+pub(crate) fn noticed(path: &std::path::Path, read: &brenier::data::Read) {
+    for text in &read.warnings {
+        warning(text);
+    }
+    match read.dropped_rows {
+        0 => {}
+        1 => warning(&format!("{}: 1 row with missing values left out", path.display())),
+        rows => warning(&format!("{}: {rows} rows with missing values left out", path.display())),
+    }
+}

@@ -95,16 +95,7 @@ fn read(path: &Path, options: &ReadOptions, settings: &mut FitSettings) -> Resul
     let (target, given): (Vec<Pick>, Vec<Pick>) = selected.unwrap_or_default();
     settings.target = Some(Selection::Columns(target));
     settings.given = (!given.is_empty()).then_some(Selection::Columns(given));
-    for text in &read.warnings {
-        output::warning(text);
-    }
-    if read.dropped_rows > 0 {
-        output::warning(&format!(
-            "{}: {} rows with missing values left out",
-            path.display(),
-            read.dropped_rows
-        ));
-    }
+    output::noticed(path, &read);
     Ok(read.table)
 }
 
