@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use brenier::data::Selection;
+use brenier::map::Method;
+use brenier::map::cot::CotSettings;
 use brenier::map::pcp::{Initialisation, OutputActivation, Solver};
 use brenier::transform::{ColumnSettings, PcaSettings, Scaling};
-use brenier::{FitSettings, Method, Units};
+use brenier::{FitSettings, Units};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::de::DeserializeOwned;
@@ -30,6 +32,7 @@ Examples:
   brenier fit simulations.csv --target theta1..theta3 --given rest --out model.brenier
   brenier fit data.parquet --target rate,share --given y1..y9 --support rate=log \\
       --support 'share=interval(0,1)' --seed 7 --out model.brenier
+  brenier fit simulations.csv --method cot-flow --target theta1..theta3 --given rest --out flow.brenier
   brenier fit data.csv --config fit.toml --learning-rate 0.001 --out model.brenier
   brenier fit data.csv --config fit.toml --out model.brenier --resume     # after an interruption
 
@@ -51,6 +54,7 @@ const SAMPLE_HELP: &str = "\
 Examples:
   brenier sample model.brenier --at y1=0.3,y2=-1 -n 5000 --out draws.csv
   brenier sample model.brenier --given observed.csv -n 1000 --seed 3 --out draws.parquet
+  brenier sample flow.brenier --at y=1 -n 1000 --steps 8            # a COT-Flow in fewer steps
   brenier sample model.brenier --at y=1 -n 10                       # CSV on standard output
 
 With several observations the first column, observation, is the row (from 1) of the --given table.";
@@ -64,6 +68,15 @@ const MODE_HELP: &str = "\
 Examples:
   brenier mode model.brenier --at y1=0.3,y2=-1
   brenier mode model.brenier --given observed.csv --starts 32 --out modes.csv";
+
+const STRAIGHTNESS_HELP: &str = "\
+Straight paths at constant speed cost no more than the straight line between their ends, satisfy the
+Hamilton-Jacobi-Bellman equation (residual 0) and need a single step. The table shows how much a draw
+still changes when the number of steps is doubled.
+
+Examples:
+  brenier straightness flow.brenier --at y1=0.3,y2=-1
+  brenier straightness flow.brenier --given observed.csv --steps 2,4,8 --json";
 
 const COMPLETIONS_HELP: &str = "\
 Example:
@@ -103,6 +116,9 @@ pub(crate) enum Command {
     /// Find the points of highest posterior density (MAP)
     #[command(after_help = MODE_HELP)]
     Mode(ModeArguments),
+    /// See how straight a COT-Flow's paths are and how few steps its draws need
+    #[command(after_help = STRAIGHTNESS_HELP)]
+    Straightness(StraightnessArguments),
     /// Say what a model file holds
     #[command(after_help = INFO_HELP)]
     Info(InfoArguments),
@@ -185,31 +201,46 @@ pub(crate) struct SettingFlags {
     pca: Option<PcaSettings>,
 
     /// Kind of map [default: pcp-map]
-    #[arg(long, help_heading = "Map", value_parser = one_of::<Method>(&["pcp-map"]))]
+    #[arg(long, help_heading = "Map", value_parser = one_of::<Method>(&["pcp-map", "cot-flow"]))]
     method: Option<Method>,
-    /// Width of the layers that carry the target [default: by the table]
+    /// Width of the layers that carry the target; COT-Flow: of every layer [default: by the table]
     #[arg(long, value_name = "N", help_heading = "Map")]
     feature_width: Option<usize>,
-    /// Width of the layers that carry the given columns [default: the feature width]
+    /// PCP-Map: width of the layers that carry the given columns [default: the feature width]
     #[arg(long, value_name = "N", help_heading = "Map")]
     context_width: Option<usize>,
     /// Number of hidden layers [default: 2]
     #[arg(long, value_name = "N", help_heading = "Map")]
     depth: Option<usize>,
-    /// Activation of the network's output [default: identity]
+    /// PCP-Map: activation of the network's output [default: identity]
     #[arg(long, help_heading = "Map", value_parser = one_of::<OutputActivation>(&["identity", "softplus"]))]
     output_activation: Option<OutputActivation>,
-    /// How the parameters start [default: balanced]
+    /// PCP-Map: how the parameters start [default: balanced]
     #[arg(long, help_heading = "Map", value_parser = one_of::<Initialisation>(&["balanced", "authors"]))]
     initialisation: Option<Initialisation>,
+    /// COT-Flow: Runge-Kutta steps from data to reference while training [default: 8]
+    #[arg(long, value_name = "N", help_heading = "Map")]
+    time_steps: Option<usize>,
+    /// COT-Flow: Runge-Kutta steps of validation, densities and draws [default: 32]
+    #[arg(long, value_name = "N", help_heading = "Map")]
+    evaluation_steps: Option<usize>,
+    /// COT-Flow: weight of the transport cost beside the mean NLL
+    #[arg(long, value_name = "WEIGHT", help_heading = "Map", conflicts_with = "authors_alphas")]
+    alpha_transport: Option<f64>,
+    /// COT-Flow: weight of the Hamilton-Jacobi-Bellman penalty
+    #[arg(long, value_name = "WEIGHT", help_heading = "Map", conflicts_with = "authors_alphas")]
+    alpha_hjb: Option<f64>,
+    /// COT-Flow: both weights as the paper's programs state them (transport + C·NLL + R·HJB)
+    #[arg(long, value_name = "C,R", value_delimiter = ',', num_args = 2, help_heading = "Map")]
+    authors_alphas: Option<Vec<f64>>,
 
     /// Seed of split, initial weights and batches [default: 0]
     #[arg(long, value_name = "N", help_heading = "Training")]
     seed: Option<u64>,
-    /// Rows a step [default: 64]
+    /// Rows a step [default: by method and table]
     #[arg(long, value_name = "ROWS", help_heading = "Training")]
     batch_size: Option<usize>,
-    /// Step size at the start [default: 0.005]
+    /// Step size at the start [default: by method]
     #[arg(long, value_name = "RATE", help_heading = "Training")]
     learning_rate: Option<f64>,
     /// Passes over the training rows at the most [default: 1000]
@@ -273,9 +304,17 @@ impl SettingFlags {
         fill(&mut network.depth, self.depth);
         set(&mut network.output, self.output_activation);
         set(&mut network.initialisation, self.initialisation);
+        let flow = &mut settings.flow;
+        set(&mut flow.time_steps, self.time_steps);
+        set(&mut flow.evaluation_steps, self.evaluation_steps);
+        set(&mut flow.alpha_transport, self.alpha_transport);
+        set(&mut flow.alpha_hjb, self.alpha_hjb);
+        if let Some([c, r]) = self.authors_alphas.as_deref() {
+            (flow.alpha_transport, flow.alpha_hjb) = CotSettings::from_authors(*c, *r);
+        }
         let train = &mut settings.train;
-        set(&mut train.batch_size, self.batch_size);
-        set(&mut train.learning_rate, self.learning_rate);
+        fill(&mut train.batch_size, self.batch_size);
+        fill(&mut train.learning_rate, self.learning_rate);
         set(&mut train.epochs, self.epochs);
         set(&mut train.validate_every, self.validate_every);
         set(&mut train.patience, self.patience);
@@ -307,10 +346,13 @@ pub(crate) struct SampleArguments {
     /// Further columns
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     pub(crate) with: Vec<Extra>,
-    /// How draws are computed [default: newton]
+    /// COT-Flow: Runge-Kutta steps from reference to draw [default: the model's evaluation steps]
+    #[arg(long, value_name = "N")]
+    pub(crate) steps: Option<usize>,
+    /// PCP-Map: how draws are computed [default: newton]
     #[arg(long, value_parser = one_of::<Solver>(&["newton", "lbfgs"]))]
     pub(crate) solver: Option<Solver>,
-    /// Largest residual that counts as solved [default: 1e-6]
+    /// PCP-Map: largest residual that counts as solved [default: 1e-6]
     #[arg(long, value_name = "RESIDUAL")]
     pub(crate) tolerance: Option<f64>,
     #[command(flatten)]
@@ -364,6 +406,28 @@ pub(crate) struct ModeArguments {
     /// Write the points to this table; - is CSV on standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) threads: ThreadArguments,
+}
+
+#[derive(Args)]
+pub(crate) struct StraightnessArguments {
+    /// Model file of a COT-Flow
+    pub(crate) model: PathBuf,
+    #[command(flatten)]
+    pub(crate) observations: ObservationArguments,
+    /// Draws for each observation
+    #[arg(short, long = "draws", value_name = "N", default_value_t = 1000)]
+    pub(crate) n: usize,
+    /// Numbers of steps to look at
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [1, 2, 4, 8, 16, 32])]
+    pub(crate) steps: Vec<usize>,
+    /// Seed of the draws
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// The same, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) threads: ThreadArguments,
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use brenier::data::Table;
+use brenier::map::SampleSettings;
 use brenier::map::pcp::InverseSettings;
 use brenier::train::{Silent, TrainSettings};
 use brenier::{FitControl, FitSettings, NetworkSettings, fit};
@@ -48,7 +49,7 @@ fn main() {
         target: Some("x1..x4".parse().unwrap()),
         given: Some("y1..y9".parse().unwrap()),
         network: NetworkSettings { feature_width: Some(128), depth: Some(2), ..Default::default() },
-        train: TrainSettings { batch_size: 256, epochs: 10, ..Default::default() },
+        train: TrainSettings { batch_size: Some(256), epochs: 10, ..Default::default() },
         ..Default::default()
     };
     let stop = AtomicBool::new(false);
@@ -57,7 +58,10 @@ fn main() {
     let posterior = pool.install(|| fit(table, &settings, control)).unwrap().posterior;
     let observation = statistics(&[0.5, -0.8, 0.3, 1.0], &mut rng);
     for tolerance in [1e-6, 1e-10, 1e-3] {
-        let inverse = InverseSettings { tolerance, ..Default::default() };
+        let inverse = SampleSettings {
+            inverse: InverseSettings { tolerance, ..Default::default() },
+            ..Default::default()
+        };
         let mut times = Vec::new();
         let mut last = None;
         for seed in 0..repeats {

@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::data::{Selection, Split, Table, resolve_pair};
+use crate::map::cot::{CotMap, CotSettings, CotShape};
 use crate::map::pcp::{Initialisation, OutputActivation, PcpMap, PcpShape};
+use crate::map::{MapShape, Method, Trainable, TrainedMap};
 use crate::posterior::{Header, Posterior, TrainingSummary};
 use crate::train::{self, Checkpoint, Control, Dataset, Observer, TrainSettings};
 use crate::transform::{
@@ -15,28 +17,19 @@ use crate::transform::{
 };
 use crate::{Error, Result};
 
-/// The transport map to train.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Method {
-    /// The gradient of a partially input-convex network.
-    #[default]
-    PcpMap,
-}
-
 /// The sizes of the network; `None` chooses by the table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct NetworkSettings {
-    /// Width of the layers that carry the target.
+    /// Width of the layers that carry the target; COT-Flow: of every layer.
     pub feature_width: Option<usize>,
-    /// Width of the layers that carry the given variables.
+    /// PCP-Map: width of the layers that carry the given variables.
     pub context_width: Option<usize>,
     /// Number of hidden layers.
     pub depth: Option<usize>,
-    /// Activation of the network's output.
+    /// PCP-Map: activation of the network's output.
     pub output: OutputActivation,
-    /// How the parameters start.
+    /// PCP-Map: how the parameters start.
     pub initialisation: Initialisation,
 }
 
@@ -60,6 +53,8 @@ pub struct FitSettings {
     pub seed: u64,
     /// The network.
     pub network: NetworkSettings,
+    /// COT-Flow: integration and penalties.
+    pub flow: CotSettings,
     /// The training.
     pub train: TrainSettings,
 }
@@ -80,18 +75,59 @@ impl FitSettings {
         Ok((target, given))
     }
 
+    /// An error for settings that only the other method has.
+    fn validate(&self) -> Result<()> {
+        self.train.validate()?;
+        let (network, default) = (&self.network, NetworkSettings::default());
+        if self.method == Method::PcpMap {
+            return match self.flow == CotSettings::default() {
+                true => Ok(()),
+                false => Err(Error::setting(
+                    "flow",
+                    "time steps and penalties belong to the method cot-flow; leave them out or choose it",
+                )),
+            };
+        }
+        self.flow.validate()?;
+        let foreign = [
+            ("context_width", network.context_width.is_some()),
+            ("output", network.output != default.output),
+            ("initialisation", network.initialisation != default.initialisation),
+        ];
+        match foreign.iter().find(|(_, set)| *set) {
+            Some((name, _)) => Err(Error::setting(name, "belongs to the method pcp-map; leave it out")),
+            None => Ok(()),
+        }
+    }
+
     /// Sizes of the network for n target and m given (transformed) variables.
-    fn shape(&self, target: usize, given: usize, rows: usize) -> PcpShape {
+    fn shape(&self, target: usize, given: usize, rows: usize) -> MapShape {
         // Small tables overfit wide networks; see docs/performance.md.
         let width = self.network.feature_width.unwrap_or(if rows >= 5000 || target > 8 { 128 } else { 64 });
-        PcpShape {
-            target,
-            given,
-            feature_width: width,
-            context_width: self.network.context_width.unwrap_or(width),
-            depth: self.network.depth.unwrap_or(2),
-            output: self.network.output,
+        let depth = self.network.depth.unwrap_or(2);
+        match self.method {
+            Method::PcpMap => MapShape::PcpMap(PcpShape {
+                target,
+                given,
+                feature_width: width,
+                context_width: self.network.context_width.unwrap_or(width),
+                depth,
+                output: self.network.output,
+            }),
+            Method::CotFlow => MapShape::CotFlow(CotShape::new(target, given, width, depth)),
         }
+    }
+
+    /// The same with every choice made that depends on the method.
+    fn resolved(&self) -> Self {
+        let (batch_size, learning_rate) = match self.method {
+            Method::PcpMap => (64, 0.005),
+            Method::CotFlow => (64, 0.01),
+        };
+        let mut settings = self.clone();
+        settings.train.batch_size.get_or_insert(batch_size);
+        settings.train.learning_rate.get_or_insert(learning_rate);
+        settings
     }
 }
 
@@ -137,22 +173,43 @@ impl Rows for TrainingRows<'_> {
     }
 }
 
-/// Fits a map to `table`, whose columns are looked up by the settings' selections.
+/// Fits a map to `table`, whose columns are looked up by the settings' selections, with validation rows chosen by
+/// the seed.
 ///
 /// The table is consumed: it is dropped before training starts.
 pub fn fit(table: Table, settings: &FitSettings, control: FitControl<'_>) -> Result<Fitted> {
-    settings.train.validate()?;
+    settings.validate()?;
+    let (train_rows, valid_rows) = split(table.rows(), &settings.train, settings.seed)?;
+    fit_split(table, &train_rows, &valid_rows, settings, control)
+}
+
+/// As [`fit()`], with the rows (from 0) to train on and to validate with given; other rows are not learned from.
+pub fn fit_split(
+    table: Table,
+    train_rows: &[u32],
+    valid_rows: &[u32],
+    settings: &FitSettings,
+    control: FitControl<'_>,
+) -> Result<Fitted> {
+    settings.validate()?;
+    if let Some(row) = train_rows.iter().chain(valid_rows).find(|&&row| row as usize >= table.rows()) {
+        return Err(Error::Columns(format!(
+            "the split names row {}, but the table has {} rows",
+            row + 1,
+            table.rows()
+        )));
+    }
+    let settings = &settings.resolved();
     let (target_columns, given_columns) = settings.columns(table.names())?;
     let name = |columns: &[usize]| columns.iter().map(|&c| table.names()[c].clone()).collect::<Vec<_>>();
     let (target_names, given_names) = (name(&target_columns), name(&given_columns));
     let mut warnings = table_warnings(&table, &target_columns, &given_columns)?;
-    let (train_rows, valid_rows) = split(table.rows(), &settings.train, settings.seed)?;
 
     let (target_support, given_support) = supports(settings, &target_names, &given_names)?;
-    let rows = TrainingRows { table: &table, columns: &target_columns, rows: &train_rows };
+    let rows = TrainingRows { table: &table, columns: &target_columns, rows: train_rows };
     let target_settings = TargetSettings { columns: target_support, scaling: settings.scaling };
     let target_transform = TargetTransform::fit(&target_names, &target_settings, &rows)?;
-    let rows = TrainingRows { table: &table, columns: &given_columns, rows: &train_rows };
+    let rows = TrainingRows { table: &table, columns: &given_columns, rows: train_rows };
     let given_settings =
         GivenSettings { columns: given_support, scaling: settings.scaling, pca: settings.pca };
     let (given_transform, given_warnings) = GivenTransform::fit(&given_names, &given_settings, &rows)?;
@@ -163,18 +220,19 @@ pub fn fit(table: Table, settings: &FitSettings, control: FitControl<'_>) -> Res
     drop(table);
 
     let shape = settings.shape(data.target, data.given, train_rows.len());
-    let mut map = PcpMap::<f32>::initial(shape, settings.network.initialisation, settings.seed)?;
     let checkpoint =
         control.checkpoint.map(|plan| Checkpoint { identity: identity(settings, &data_sha256), ..plan });
-    let outcome = train::train(
-        &mut map,
-        &data,
-        &train_rows,
-        &valid_rows,
-        &settings.train,
-        settings.seed,
-        Control { observer: control.observer, stop: control.stop, checkpoint },
-    )?;
+    let control = Control { observer: control.observer, stop: control.stop, checkpoint };
+    let rows = (train_rows, valid_rows);
+    let (map, outcome) = match &shape {
+        MapShape::PcpMap(shape) => {
+            let map = PcpMap::initial(*shape, settings.network.initialisation, settings.seed)?;
+            trained(map, &data, rows, settings, control)?
+        }
+        MapShape::CotFlow(shape) => {
+            trained(CotMap::initial(*shape, settings.flow, settings.seed)?, &data, rows, settings, control)?
+        }
+    };
     if outcome.stop == train::Stop::Diverged {
         warnings.push(
             "the training loss was not finite again and again; the best weights before that were kept \
@@ -208,6 +266,19 @@ pub fn fit(table: Table, settings: &FitSettings, control: FitControl<'_>) -> Res
         data_sha256,
     };
     Ok(Fitted { posterior: Posterior::new(header, map, outcome.history), warnings })
+}
+
+/// Trains `map` and hands it over as a posterior needs it.
+fn trained<M: Trainable<f32> + Into<TrainedMap>>(
+    mut map: M,
+    data: &Dataset,
+    (train_rows, valid_rows): (&[u32], &[u32]),
+    settings: &FitSettings,
+    control: Control<'_>,
+) -> Result<(TrainedMap, train::Outcome)> {
+    let outcome =
+        train::train(&mut map, data, train_rows, valid_rows, &settings.train, settings.seed, control)?;
+    Ok((map.into(), outcome))
 }
 
 /// What a checkpoint belongs to: the settings (the time budget aside) and the data.

@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use std::sync::atomic::AtomicBool;
-//! use brenier::map::pcp::InverseSettings;
+//! use brenier::map::SampleSettings;
 //! use brenier::train::{Silent, TrainSettings};
 //! use brenier::{FitControl, FitSettings, fit};
 //!
@@ -23,7 +23,7 @@
 //! let control = FitControl { observer: &mut Silent, stop: &stop, checkpoint: None };
 //! let posterior = fit(table, &settings, control)?.posterior;
 //!
-//! let draws = posterior.sample(&[0.5], 1, 100, 0, &InverseSettings::default())?;
+//! let draws = posterior.sample(&[0.5], 1, 100, 0, &SampleSettings::default())?;
 //! assert_eq!(draws.values.len(), 100 * 2);
 //! let density = posterior.log_density(&draws.values[..2], &[0.5])?;
 //! println!("log density {} in user units, {} standardised", density.user[0], density.standardised[0]);
@@ -49,9 +49,12 @@ pub mod train;
 pub mod transform;
 
 pub use error::{Error, Result};
-pub use fit::{FitControl, FitSettings, Fitted, Method, NetworkSettings, fit};
+pub use fit::{FitControl, FitSettings, Fitted, NetworkSettings, fit, fit_split};
 pub use kernel::Real;
-pub use posterior::{Draws, Header, LogDensities, Mode, ModeSettings, Posterior, TrainingSummary, Units};
+pub use posterior::{
+    Draws, Header, LogDensities, Mode, ModeSettings, Posterior, StepError, Straightness, TrainingSummary,
+    Units,
+};
 
 /// The README's example must compile.
 #[cfg(doctest)]

@@ -4,7 +4,7 @@
 use std::sync::atomic::AtomicBool;
 
 use brenier::data::Table;
-use brenier::map::pcp::InverseSettings;
+use brenier::map::SampleSettings;
 use brenier::train::{Silent, TrainSettings};
 use brenier::{FitControl, FitSettings, ModeSettings, NetworkSettings, Posterior, fit};
 use rand::{RngExt, SeedableRng};
@@ -16,7 +16,7 @@ fn settings(target: &str, given: &str) -> FitSettings {
         target: Some(target.parse().unwrap()),
         given: Some(given.parse().unwrap()),
         network: NetworkSettings { feature_width: Some(32), ..Default::default() },
-        train: TrainSettings { batch_size: 128, patience: 10, epochs: 60, ..Default::default() },
+        train: TrainSettings { batch_size: Some(128), patience: 10, epochs: 60, ..Default::default() },
         ..Default::default()
     }
 }
@@ -57,7 +57,7 @@ fn the_linear_gaussian_posterior_is_recovered() {
         let t = [0, 1].map(|j| a.iter().zip(&y).map(|(row, y)| row[j] * y).sum::<f64>() / (noise * noise));
         let mean = [3.0 + 2.0 * (p22 * t[0] - p12 * t[1]) / det, 3.0 + 2.0 * (p11 * t[1] - p12 * t[0]) / det];
         let count = 20_000;
-        let draws = posterior.sample(&y, 1, count, 5, &InverseSettings::default()).unwrap();
+        let draws = posterior.sample(&y, 1, count, 5, &SampleSettings::default()).unwrap();
         let average = [0, 1].map(|j| draws.values.chunks_exact(2).map(|x| x[j]).sum::<f64>() / count as f64);
         let moment = |i: usize, j: usize| {
             let rows = draws.values.chunks_exact(2);
@@ -157,7 +157,7 @@ fn bounded_targets_are_respected_and_their_density_integrates_to_one() {
     settings.train.epochs = 15;
     let posterior = fitted(table, &settings);
     for y in [-2.0, 0.0, 1.5, 6.0] {
-        let draws = posterior.sample(&[y], 1, 5_000, 1, &InverseSettings::default()).unwrap();
+        let draws = posterior.sample(&[y], 1, 5_000, 1, &SampleSettings::default()).unwrap();
         assert!(draws.values.iter().all(|&p| p > 2.0 && p < 5.0), "y = {y}");
         // Midpoint rule in p = 2 + 3 logistic(u), which resolves the edges.
         let (count, reach) = (4_000, 40.0);
@@ -200,7 +200,7 @@ fn an_unconditional_map_learns_a_density_without_given_columns() {
     let posterior = fitted(Table::new(names(&["x"]), values.clone()).unwrap(), &settings);
     let (user, _) = posterior.log_density(&values, &[]).unwrap().mean_nll();
     assert!((user - truth).abs() < 0.06, "NLL {user}, exact {truth}");
-    let draws = posterior.sample(&[], 1, 10_000, 3, &InverseSettings::default()).unwrap();
+    let draws = posterior.sample(&[], 1, 10_000, 3, &SampleSettings::default()).unwrap();
     let left = draws.values.iter().filter(|&&x| x < 0.0).count() as f64 / 10_000.0;
     assert!((left - 0.4).abs() < 0.05, "{left} of the draws lie left of zero, 0.4 should");
 }
@@ -219,7 +219,7 @@ fn a_saved_model_samples_the_same_bits() {
     posterior.save(&path).unwrap();
     let again = Posterior::load(&path).unwrap();
     let sample = |posterior: &Posterior| {
-        let draws = posterior.sample(&[0.3, -1.0], 1, 50, 9, &InverseSettings::default()).unwrap();
+        let draws = posterior.sample(&[0.3, -1.0], 1, 50, 9, &SampleSettings::default()).unwrap();
         draws.values.iter().map(|x| x.to_bits()).collect::<Vec<_>>()
     };
     assert_eq!(sample(&posterior), sample(&again));

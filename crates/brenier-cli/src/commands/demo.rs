@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use brenier::data::{self, Output, Table, write_bytes};
-use brenier::map::pcp::InverseSettings;
+use brenier::map::SampleSettings;
 use brenier::report::{ConditionalPanel, ConditionalPanels, PictureSize};
 use brenier::train::TrainSettings;
 use brenier::{Error, FitControl, FitSettings, ModeSettings, NetworkSettings, Posterior, demo};
@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     let gaps: Vec<f64> = exact.iter().zip(&learned).map(|(exact, learned)| exact - learned).collect();
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
 
-    let draws = model.sample(&GIVEN, GIVEN.len(), DRAWS, SEED, &InverseSettings::default())?;
+    let draws = model.sample(&GIVEN, GIVEN.len(), DRAWS, SEED, &SampleSettings::default())?;
     let modes = model.mode(&GIVEN, GIVEN.len(), SEED, &ModeSettings::default())?;
     let rows = draws.values.chunks_exact(2).zip(&draws.observation);
     let values = rows.flat_map(|(x, &o)| [GIVEN[o as usize], x[0], x[1]]).collect();
@@ -112,7 +112,7 @@ fn files(model: &Posterior) -> String {
          \x20 model.brenier  the learned map, {} parameters\n\
          \x20 samples.csv    {DRAWS} draws at each of {} values of y\n\
          \x20 posterior.svg  the draws over the exact density\n",
-        model.header().shape.parameters(),
+        model.map().shape().parameters(),
         GIVEN.len()
     )
 }

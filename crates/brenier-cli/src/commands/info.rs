@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use brenier::Posterior;
+use brenier::map::MapShape;
 use serde::Serialize;
 
 use crate::args::InfoArguments;
@@ -59,9 +60,25 @@ pub(crate) fn listed(names: &[String]) -> String {
     }
 }
 
+/// The sizes in one line.
+fn network(shape: &MapShape) -> String {
+    match shape {
+        MapShape::PcpMap(shape) => format!(
+            "feature width {}, context width {}, depth {}, output {}",
+            shape.feature_width,
+            shape.context_width,
+            shape.depth,
+            spelled(&shape.output)
+        ),
+        MapShape::CotFlow(shape) => {
+            format!("width {}, depth {}, quadratic of rank {}", shape.width, shape.depth, shape.rank)
+        }
+    }
+}
+
 fn text(model: &Posterior) -> String {
     let header = model.header();
-    let (shape, training) = (&header.shape, &header.training);
+    let training = &header.training;
     let mut text = String::new();
     let mut line = |name: &str, value: String| {
         let _ = writeln!(text, "{name:16}{value}");
@@ -83,17 +100,17 @@ fn text(model: &Posterior) -> String {
             ),
         );
     }
-    line(
-        "network",
-        format!(
-            "feature width {}, context width {}, depth {}, output {}; {} parameters",
-            shape.feature_width,
-            shape.context_width,
-            shape.depth,
-            spelled(&shape.output),
-            shape.parameters()
-        ),
-    );
+    line("network", format!("{}; {} parameters", network(&header.shape), header.shape.parameters()));
+    if let MapShape::CotFlow(_) = header.shape {
+        let flow = &header.settings.flow;
+        line(
+            "flow",
+            format!(
+                "{} steps in training, {} in use; weights: transport {}, HJB {}",
+                flow.time_steps, flow.evaluation_steps, flow.alpha_transport, flow.alpha_hjb
+            ),
+        );
+    }
     line(
         "rows",
         format!("{} trained on, {} held out for validation", training.train_rows, training.valid_rows),

@@ -7,3 +7,4 @@ pub(crate) mod fit;
 pub(crate) mod info;
 pub(crate) mod mode;
 pub(crate) mod sample;
+pub(crate) mod straightness;

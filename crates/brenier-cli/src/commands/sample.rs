@@ -1,7 +1,7 @@
 //! `brenier sample`: draws from the posterior at observed values.
 
 use brenier::data::{self, Table};
-use brenier::map::pcp::InverseSettings;
+use brenier::map::{Method, SampleSettings};
 use brenier::{Draws, Posterior};
 
 use crate::args::{Extra, SampleArguments};
@@ -17,9 +17,16 @@ pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
     if arguments.n == 0 {
         return Err(Failure::Usage("-n: ask for at least 1 draw".to_owned()));
     }
-    let mut settings = InverseSettings::default();
-    settings.solver = arguments.solver.unwrap_or(settings.solver);
-    settings.tolerance = arguments.tolerance.unwrap_or(settings.tolerance);
+    let mut settings = SampleSettings { steps: arguments.steps, ..SampleSettings::default() };
+    settings.inverse.solver = arguments.solver.unwrap_or(settings.inverse.solver);
+    settings.inverse.tolerance = arguments.tolerance.unwrap_or(settings.inverse.tolerance);
+    let solved = arguments.solver.is_some() || arguments.tolerance.is_some();
+    if solved && model.header().method != Method::PcpMap {
+        return Err(Failure::Usage(
+            "--solver and --tolerance belong to PCP-Map; this model is a COT-Flow, whose draws take --steps"
+                .to_owned(),
+        ));
+    }
     let draws = model.sample(&observed.values, observed.count, arguments.n, arguments.seed, &settings)?;
 
     let mut extras = arguments.with.clone();

@@ -15,6 +15,9 @@ use crate::kernel::Real;
 mod batch;
 pub mod cot;
 pub mod pcp;
+mod trained;
+
+pub use trained::{MapShape, Method, SampleSettings, TrainedMap};
 
 /// ½ log 2π, the constant of the reference density per dimension.
 pub(crate) const HALF_LOG_TWO_PI: f64 = 0.918_938_533_204_672_7;

@@ -5,9 +5,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::Posterior;
-use crate::fit::{FitSettings, Method};
-use crate::map::pcp::{PcpMap, PcpShape};
-use crate::map::{ConditionalMap, Constraint};
+use crate::fit::FitSettings;
+use crate::map::{Constraint, MapShape, Method, TrainedMap};
 use crate::store::{self, Tensor, TensorValues};
 use crate::train::{Progress, Stop};
 use crate::transform::{GivenTransform, TargetTransform};
@@ -52,7 +51,7 @@ pub struct Header {
     /// Given columns, in order.
     pub given_names: Vec<String>,
     /// Sizes of the network.
-    pub shape: PcpShape,
+    pub shape: MapShape,
     /// From the user's target columns to the variable the map sees.
     pub target_transform: TargetTransform,
     /// From the user's given columns to the variable the map sees.
@@ -77,9 +76,9 @@ impl Posterior {
     }
 
     fn to_tensors(&self) -> Vec<Tensor> {
-        let parameters = self.map.parameters();
-        let mut tensors: Vec<Tensor> = self
-            .map
+        let map = self.map.single();
+        let parameters = map.parameters();
+        let mut tensors: Vec<Tensor> = map
             .tensors()
             .iter()
             .map(|spec| Tensor {
@@ -137,7 +136,7 @@ impl Posterior {
         let names = (header.target_names.len(), header.given_names.len());
         let inputs = (header.target_transform.dim(), header.given_transform.input_dim());
         let sizes = (header.target_transform.dim(), header.given_transform.output_dim());
-        if names != inputs || sizes != (header.shape.target, header.shape.given) {
+        if header.method != header.shape.method() || names != inputs || sizes != header.shape.dims() {
             return Err(wrong("names, transforms and network do not fit together".into()));
         }
         // The tensors in the file bound what the shape may make us allocate.
@@ -145,21 +144,24 @@ impl Posterior {
         if header.shape.parameters() > held {
             return Err(wrong("the network is larger than the tensors in the file".into()));
         }
-        let mut map = PcpMap::from_parameters(header.shape, vec![0.0; header.shape.parameters()])?;
-        for spec in map.tensors() {
-            let name = format!("map.{}", spec.name);
-            let TensorValues::F32(values) = take(&name, &spec.shape())? else {
-                return Err(wrong(format!("the tensor {name} is not F32")));
-            };
-            if spec.constraint == Constraint::NonNegative && values.iter().any(|&value| value < 0.0) {
-                return Err(wrong(format!(
-                    "the tensor {name} holds negative numbers: the potential is not convex"
-                )));
+        let flow = header.settings.flow;
+        let map = TrainedMap::assemble(&header.shape, flow, |map| {
+            for spec in map.tensors() {
+                let name = format!("map.{}", spec.name);
+                let TensorValues::F32(values) = take(&name, &spec.shape())? else {
+                    return Err(wrong(format!("the tensor {name} is not F32")));
+                };
+                if spec.constraint == Constraint::NonNegative && values.iter().any(|&value| value < 0.0) {
+                    return Err(wrong(format!(
+                        "the tensor {name} holds negative numbers: the potential is not convex"
+                    )));
+                }
+                for (index, &value) in spec.indices().zip(values) {
+                    map.parameters_mut()[index] = value;
+                }
             }
-            for (index, &value) in spec.indices().zip(values) {
-                map.parameters_mut()[index] = value;
-            }
-        }
+            Ok(())
+        })?;
         let rows =
             tensors.iter().find(|t| t.name == HISTORY).and_then(|t| t.shape.first().copied()).unwrap_or(0);
         let TensorValues::F64(history) = take(HISTORY, &[rows, 7])? else {

@@ -5,6 +5,7 @@
 
 mod file;
 mod mode;
+mod straightness;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -13,9 +14,9 @@ use rayon::prelude::*;
 
 pub use file::{Header, TrainingSummary};
 pub use mode::{Mode, ModeSettings, Units};
+pub use straightness::{StepError, Straightness};
 
-use crate::map::ConditionalMap;
-use crate::map::pcp::{InverseSettings, PcpInverter, PcpMap};
+use crate::map::{SampleSettings, TrainedMap};
 use crate::train::Progress;
 use crate::{Error, Result};
 
@@ -23,8 +24,7 @@ use crate::{Error, Result};
 #[derive(Clone, Debug)]
 pub struct Posterior {
     header: Header,
-    map: PcpMap<f32>,
-    inverter: PcpInverter,
+    map: TrainedMap,
     history: Vec<Progress>,
 }
 
@@ -35,9 +35,9 @@ pub struct Draws {
     pub values: Vec<f64>,
     /// The observation (row of the given table, from 0) of each draw.
     pub observation: Vec<u32>,
-    /// ‖∇G(x; y) − z‖∞ of each draw.
+    /// ‖g⁻¹(x; y) − z‖∞ of each draw.
     pub residuals: Vec<f64>,
-    /// Solver iterations of each draw.
+    /// Solver iterations (PCP-Map) or integration steps (COT-Flow) of each draw.
     pub iterations: Vec<u32>,
 }
 
@@ -59,9 +59,8 @@ impl LogDensities {
 }
 
 impl Posterior {
-    pub(crate) fn new(header: Header, map: PcpMap<f32>, history: Vec<Progress>) -> Self {
-        let inverter = PcpInverter::new(&map);
-        Self { header, map, inverter, history }
+    pub(crate) fn new(header: Header, map: TrainedMap, history: Vec<Progress>) -> Self {
+        Self { header, map, history }
     }
 
     /// Settings, names, transforms and training summary.
@@ -69,8 +68,8 @@ impl Posterior {
         &self.header
     }
 
-    /// The map itself, in the precision it was trained in.
-    pub fn map(&self) -> &PcpMap<f32> {
+    /// The map itself.
+    pub fn map(&self) -> &TrainedMap {
         &self.map
     }
 
@@ -112,7 +111,7 @@ impl Posterior {
         observations: usize,
         draws: usize,
         seed: u64,
-        settings: &InverseSettings,
+        settings: &SampleSettings,
     ) -> Result<Draws> {
         let n = self.header.target_transform.dim();
         let total = observations.checked_mul(draws).filter(|&total| total < u32::MAX as usize);
@@ -120,7 +119,7 @@ impl Posterior {
         let given = self.transform_given(given, observations)?;
         let z = self.reference(observations, draws, seed);
         let observation: Vec<u32> = (0..total).map(|row| (row / draws.max(1)) as u32).collect();
-        let (mut values, inversion) = self.inverter.invert(&z, &given, &observation, settings)?;
+        let (mut values, inversion) = self.map.draw(&z, &given, &observation, settings)?;
         values.par_chunks_mut(n).for_each_init(
             || vec![0.0; n],
             |standardised, row| {
@@ -161,7 +160,7 @@ impl Posterior {
                 .map_err(|error| at_row(error, row))?;
         }
         let mut standardised = vec![0.0; rows];
-        self.inverter.map().log_density(&x, &y, &mut standardised)?;
+        self.map.double().log_density(&x, &y, &mut standardised)?;
         let user = standardised.iter().zip(&log_det).map(|(density, log_det)| density + log_det).collect();
         Ok(LogDensities { user, standardised })
     }

@@ -5,8 +5,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{Posterior, check_length};
 use crate::kernel::lbfgs;
-use crate::map::ConditionalMap;
-use crate::map::pcp::InverseSettings;
 use crate::{Error, Result};
 
 /// Draws among which the starting points are chosen.
@@ -83,19 +81,12 @@ impl Posterior {
     fn mode_at(&self, given: &[f64], observation: usize, seed: u64, settings: &ModeSettings) -> Result<Mode> {
         let transform = &self.header().target_transform;
         let n = transform.dim();
-        let map = self.inverter.map();
+        let map = self.map.double();
         let y = self.transform_given(given, 1)?;
         let seed = seed.wrapping_add(observation as u64);
         let count = CANDIDATES.max(settings.starts);
         let z = self.reference(1, count, seed);
-        let inverse = InverseSettings::default();
-        let (draws, inversion) = self.inverter.attempt(&z, &y, &vec![0; count], &inverse)?;
-        let x: Vec<f64> = draws
-            .chunks_exact(n)
-            .zip(&inversion.residuals)
-            .filter(|(_, residual)| **residual <= inverse.tolerance)
-            .flat_map(|(x, _)| x.iter().copied())
-            .collect();
+        let x = self.map.candidates(&z, &y, &vec![0; count])?;
         let rows = x.len() / n;
         let mut density = vec![0.0; rows];
         let contexts: Vec<f64> = (0..rows).flat_map(|_| y.iter().copied()).collect();

@@ -104,7 +104,7 @@ pub fn train<M: Trainable<f32>>(
     if train_rows.is_empty() || valid_rows.is_empty() {
         return Err(Error::setting("valid_fraction", "leaves no row to train on or none to validate with"));
     }
-    let batch = settings.batch_size.min(train_rows.len());
+    let batch = settings.batch_size().min(train_rows.len());
     let mut run = Run {
         workspace: map.workspace(batch),
         adam: Adam::new(map.parameters().len(), settings.adam),
@@ -118,7 +118,7 @@ pub fn train<M: Trainable<f32>>(
             position: 0,
             step: 0,
             adam_steps: 0,
-            learning_rate: settings.learning_rate,
+            learning_rate: settings.learning_rate(),
             drops: 0,
             idle: 0,
             recoveries: 0,

@@ -14,10 +14,10 @@ use crate::{Error, Result};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainSettings {
-    /// Rows a step.
-    pub batch_size: usize,
-    /// Adam's step size at the start.
-    pub learning_rate: f64,
+    /// Rows a step; `None` chooses by the method and the table.
+    pub batch_size: Option<usize>,
+    /// Adam's step size at the start; `None` chooses by the method.
+    pub learning_rate: Option<f64>,
     /// Passes over the training rows at the most.
     pub epochs: u32,
     /// Steps between validations; 0 chooses at least 50, and as many as keep validation below a fifth of the time.
@@ -43,8 +43,8 @@ pub struct TrainSettings {
 impl Default for TrainSettings {
     fn default() -> Self {
         Self {
-            batch_size: 64,
-            learning_rate: 0.005,
+            batch_size: None,
+            learning_rate: None,
             epochs: 1000,
             validate_every: 0,
             patience: 20,
@@ -59,7 +59,22 @@ impl Default for TrainSettings {
     }
 }
 
+/// Rows a step where nothing is said.
+const BATCH_SIZE: usize = 64;
+/// Adam's step size where nothing is said.
+const LEARNING_RATE: f64 = 0.005;
+
 impl TrainSettings {
+    /// Rows a step.
+    pub fn batch_size(&self) -> usize {
+        self.batch_size.unwrap_or(BATCH_SIZE)
+    }
+
+    /// Adam's step size at the start.
+    pub fn learning_rate(&self) -> f64 {
+        self.learning_rate.unwrap_or(LEARNING_RATE)
+    }
+
     /// Checks every value.
     pub fn validate(&self) -> Result<()> {
         let within = |name: &str, value: f64, low: f64, high: f64| {
@@ -72,15 +87,16 @@ impl TrainSettings {
         let positive = |name: &str, value: usize| {
             if value > 0 { Ok(()) } else { Err(Error::setting(name, "must be at least 1")) }
         };
-        positive("batch_size", self.batch_size)?;
-        if self.batch_size > 1 << 20 {
-            return Err(Error::setting("batch_size", format!("{} is more than 1048576", self.batch_size)));
+        let batch_size = self.batch_size();
+        positive("batch_size", batch_size)?;
+        if batch_size > 1 << 20 {
+            return Err(Error::setting("batch_size", format!("{batch_size} is more than 1048576")));
         }
         positive("epochs", self.epochs as usize)?;
         positive("patience", self.patience as usize)?;
         positive("max_drops", self.max_drops as usize)?;
         positive("max_valid_rows", self.max_valid_rows)?;
-        within("learning_rate", self.learning_rate, 0.0, 10.0)?;
+        within("learning_rate", self.learning_rate(), 0.0, 10.0)?;
         within("drop_factor", self.drop_factor, 0.0, 1.0)?;
         within("valid_fraction", self.valid_fraction, 0.0, 1.0)?;
         within("beta1", self.adam.beta1, -1e-300, 1.0)?;
@@ -96,7 +112,7 @@ impl TrainSettings {
     /// Steps between validations for a validation set of `valid_rows` rows.
     pub(crate) fn validation_interval(&self, valid_rows: usize) -> usize {
         match self.validate_every {
-            0 => 50.max(2 * valid_rows.div_ceil(self.batch_size)),
+            0 => 50.max(2 * valid_rows.div_ceil(self.batch_size())),
             steps => steps,
         }
     }

@@ -74,6 +74,12 @@ fn check_steps(name: &str, steps: usize) -> Result<()> {
 }
 
 impl CotSettings {
+    /// (α₁, α₂) from the weights of the authors' programs, which minimise transport + α_C·NLL + α_R·HJB:
+    /// α₁ = 1/α_C, α₂ = α_R/α_C.
+    pub fn from_authors(alpha_c: f64, alpha_r: f64) -> (f64, f64) {
+        (1.0 / alpha_c, alpha_r / alpha_c)
+    }
+
     /// Checks every value.
     pub fn validate(&self) -> Result<()> {
         check_steps("time_steps", self.time_steps)?;

@@ -82,6 +82,11 @@ impl PcpInverter {
         Self { coarse: map.clone(), fine: map.cast() }
     }
 
+    /// The map as it was trained.
+    pub fn single(&self) -> &PcpMap<f32> {
+        &self.coarse
+    }
+
     /// The map in double precision.
     pub fn map(&self) -> &PcpMap<f64> {
         &self.fine

@@ -1,0 +1,55 @@
+//! `brenier straightness`: how straight a COT-Flow's paths are, and how few steps are enough.
+
+use std::fmt::Write;
+
+use brenier::{Posterior, Straightness};
+
+use crate::args::StraightnessArguments;
+use crate::failure::Failure;
+use crate::{observations, output};
+
+/// A draw that moves by less than this part of the posterior's standard deviation is as good as exact.
+const ENOUGH: f64 = 0.01;
+
+pub(crate) fn run(arguments: &StraightnessArguments) -> Result<(), Failure> {
+    let model = Posterior::load(&arguments.model)?;
+    let observed = observations::read(&model, &arguments.observations)?;
+    let reports = model.straightness(
+        &observed.values,
+        observed.count,
+        arguments.n,
+        arguments.seed,
+        &arguments.steps,
+    )?;
+    output::result(&if arguments.json {
+        serde_json::to_string_pretty(&reports).expect("numbers can be written") + "\n"
+    } else {
+        reports.iter().enumerate().map(|(row, report)| text(row, report)).collect()
+    })?;
+    Ok(())
+}
+
+fn text(row: usize, report: &Straightness) -> String {
+    let mut text = format!(
+        "observation {}\n\
+         \x20 transport cost      {:.5}\n\
+         \x20 straight-line cost  {:.5} (the flow pays {:.2} % more)\n\
+         \x20 HJB residual        {:.5}\n\
+         \x20 steps   change of a draw when the steps are doubled, in posterior standard deviations\n",
+        row + 1,
+        report.transport,
+        report.straight_line,
+        100.0 * (report.transport / report.straight_line - 1.0),
+        report.hjb,
+    );
+    for error in &report.steps {
+        let _ =
+            writeln!(text, "  {:5}   {:.1e} rms, {:.1e} at the worst", error.steps, error.rms, error.worst);
+    }
+    let enough = report.steps.iter().filter(|error| error.rms < ENOUGH).map(|error| error.steps).min();
+    let _ = match enough {
+        Some(steps) => writeln!(text, "  {steps} steps are enough: draws move by less than 1 % beyond them"),
+        None => writeln!(text, "  none of these step counts is enough for draws good to 1 %"),
+    };
+    text
+}

@@ -1,0 +1,198 @@
+//! A trained map of either method, in both precisions: what a posterior draws from and scores with.
+
+use serde::{Deserialize, Serialize};
+
+use super::cot::{CotMap, CotSettings, CotShape};
+use super::pcp::{InverseSettings, PcpInverter, PcpMap, PcpShape};
+use super::{ConditionalMap, Inversion};
+use crate::{Error, Result};
+
+/// The transport map to train.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// The gradient of a partially input-convex network.
+    #[default]
+    PcpMap,
+    /// A flow along the gradient of a potential, penalised towards straight optimal-transport paths.
+    CotFlow,
+}
+
+/// The sizes of a network of either method.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum MapShape {
+    /// A PCP-Map's.
+    PcpMap(PcpShape),
+    /// A COT-Flow's.
+    CotFlow(CotShape),
+}
+
+impl MapShape {
+    /// The method whose network this is.
+    pub fn method(&self) -> Method {
+        match self {
+            Self::PcpMap(_) => Method::PcpMap,
+            Self::CotFlow(_) => Method::CotFlow,
+        }
+    }
+
+    /// Checks every size.
+    pub fn validate(&self) -> Result<()> {
+        match self {
+            Self::PcpMap(shape) => shape.validate(),
+            Self::CotFlow(shape) => shape.validate(),
+        }
+    }
+
+    /// The number of parameters.
+    pub fn parameters(&self) -> usize {
+        match self {
+            Self::PcpMap(shape) => shape.parameters(),
+            Self::CotFlow(shape) => shape.parameters(),
+        }
+    }
+
+    /// (n, m): the numbers of target and given variables that the map sees.
+    pub fn dims(&self) -> (usize, usize) {
+        match self {
+            Self::PcpMap(shape) => (shape.target, shape.given),
+            Self::CotFlow(shape) => (shape.target, shape.given),
+        }
+    }
+}
+
+/// How draws are computed from reference points.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SampleSettings {
+    /// PCP-Map: how ∇ₓG(x; y) = z is solved.
+    pub inverse: InverseSettings,
+    /// COT-Flow: Runge–Kutta steps from the reference to the data; `None` takes the model's evaluation steps.
+    pub steps: Option<usize>,
+}
+
+/// A trained map in the precision it was trained in and in double precision.
+#[derive(Clone, Debug)]
+pub enum TrainedMap {
+    /// A PCP-Map.
+    PcpMap(Box<PcpInverter>),
+    /// A COT-Flow.
+    CotFlow {
+        /// As trained.
+        single: Box<CotMap<f32>>,
+        /// The same in double precision.
+        double: Box<CotMap<f64>>,
+    },
+}
+
+impl From<PcpMap<f32>> for TrainedMap {
+    fn from(map: PcpMap<f32>) -> Self {
+        Self::PcpMap(Box::new(PcpInverter::new(&map)))
+    }
+}
+
+impl From<CotMap<f32>> for TrainedMap {
+    fn from(map: CotMap<f32>) -> Self {
+        Self::CotFlow { double: Box::new(map.cast()), single: Box::new(map) }
+    }
+}
+
+impl TrainedMap {
+    /// A map whose parameters `fill` writes into their places.
+    pub(crate) fn assemble(
+        shape: &MapShape,
+        flow: CotSettings,
+        fill: impl FnOnce(&mut dyn ConditionalMap<f32>) -> Result<()>,
+    ) -> Result<Self> {
+        let zeros = vec![0.0; shape.parameters()];
+        match shape {
+            MapShape::PcpMap(shape) => {
+                let mut map = PcpMap::from_parameters(*shape, zeros)?;
+                fill(&mut map)?;
+                Ok(map.into())
+            }
+            MapShape::CotFlow(shape) => {
+                let mut map = CotMap::from_parameters(*shape, flow, zeros)?;
+                fill(&mut map)?;
+                Ok(map.into())
+            }
+        }
+    }
+
+    /// The network's sizes.
+    pub fn shape(&self) -> MapShape {
+        match self {
+            Self::PcpMap(inverter) => MapShape::PcpMap(inverter.map().shape()),
+            Self::CotFlow { double, .. } => MapShape::CotFlow(double.shape()),
+        }
+    }
+
+    /// The map as it was trained.
+    pub fn single(&self) -> &dyn ConditionalMap<f32> {
+        match self {
+            Self::PcpMap(inverter) => inverter.single(),
+            Self::CotFlow { single, .. } => &**single,
+        }
+    }
+
+    /// The map in double precision.
+    pub fn double(&self) -> &dyn ConditionalMap<f64> {
+        match self {
+            Self::PcpMap(inverter) => inverter.map(),
+            Self::CotFlow { double, .. } => &**double,
+        }
+    }
+
+    /// The flow, where the map is one.
+    pub fn flow(&self) -> Option<&CotMap<f64>> {
+        match self {
+            Self::PcpMap(_) => None,
+            Self::CotFlow { double, .. } => Some(double),
+        }
+    }
+
+    /// x = g(z; y) for every row z, `observation` telling which row of `given` belongs to it.
+    ///
+    /// A row that cannot be computed is an error that names it.
+    pub fn draw(
+        &self,
+        z: &[f64],
+        given: &[f64],
+        observation: &[u32],
+        settings: &SampleSettings,
+    ) -> Result<(Vec<f64>, Inversion)> {
+        match self {
+            Self::PcpMap(inverter) => {
+                if settings.steps.is_some() {
+                    return Err(Error::setting(
+                        "steps",
+                        "belongs to COT-Flow; this model is a PCP-Map, whose draws are solved to a tolerance",
+                    ));
+                }
+                inverter.invert(z, given, observation, &settings.inverse)
+            }
+            Self::CotFlow { double, .. } => {
+                let steps = settings.steps.unwrap_or(double.settings().evaluation_steps);
+                double.sample(z, given, observation, steps)
+            }
+        }
+    }
+
+    /// Draws for a search to start from: as [`draw`](Self::draw), but rows that cannot be computed are left out.
+    pub(crate) fn candidates(&self, z: &[f64], given: &[f64], observation: &[u32]) -> Result<Vec<f64>> {
+        match self {
+            Self::PcpMap(inverter) => {
+                let settings = InverseSettings::default();
+                let (draws, inversion) = inverter.attempt(z, given, observation, &settings)?;
+                let n = inverter.map().target_dim();
+                let rows = draws.chunks_exact(n).zip(&inversion.residuals);
+                let solved = rows.filter(|(_, residual)| **residual <= settings.tolerance);
+                Ok(solved.flat_map(|(x, _)| x.iter().copied()).collect())
+            }
+            Self::CotFlow { .. } => {
+                self.draw(z, given, observation, &SampleSettings::default()).map(|(draws, _)| draws)
+            }
+        }
+    }
+}
