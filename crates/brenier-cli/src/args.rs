@@ -57,12 +57,16 @@ Examples:
   brenier sample flow.brenier --at y=1 -n 1000 --steps 8            # a COT-Flow in fewer steps
   brenier sample model.brenier --at y=1 -n 10                       # CSV on standard output
 
+A model fitted with --joint draws target and given columns together when no observation is named.
 With several observations the first column, observation, is the row (from 1) of the --given table.";
 
 const DENSITY_HELP: &str = "\
 Examples:
   brenier density model.brenier test.csv
-  brenier density model.brenier test.csv --out densities.parquet";
+  brenier density model.brenier test.csv --out densities.parquet
+
+For a model fitted with --joint the densities are those of target and given columns together, with both
+factors beside them.";
 
 const MODE_HELP: &str = "\
 Examples:
@@ -190,6 +194,9 @@ pub(crate) struct SettingFlags {
     /// Columns y to condition on; without them the fit is unconditional
     #[arg(long, value_name = "COLUMNS", help_heading = "Columns")]
     given: Option<Selection>,
+    /// Learn the distribution of the given columns too: joint densities and joint draws
+    #[arg(long, help_heading = "Columns")]
+    joint: bool,
     /// Values a column may take: log, interval(a,b), log-interval(a,b) or real; may be repeated
     #[arg(long, value_name = "COLUMN=SUPPORT", help_heading = "Columns")]
     support: Vec<ColumnSettings>,
@@ -296,6 +303,7 @@ impl SettingFlags {
         }
         set(&mut settings.scaling, self.scaling);
         fill(&mut settings.pca, self.pca);
+        settings.joint |= self.joint;
         set(&mut settings.method, self.method);
         set(&mut settings.seed, self.seed);
         let network = &mut settings.network;

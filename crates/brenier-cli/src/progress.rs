@@ -144,7 +144,9 @@ impl Observer for Bar {
         }
         match event {
             Event::Started { resumed_at, max_steps, .. } => {
+                self.started = Instant::now();
                 self.steps = (*resumed_at, *max_steps);
+                self.bar.reset();
                 self.bar.set_length(*max_steps);
                 self.bar.set_position(*resumed_at);
                 self.bar.enable_steady_tick(Duration::from_millis(250));

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::data::{Selection, Split, Table, resolve_pair};
+use crate::data::{Pick, Selection, Split, Table, resolve_pair};
 use crate::map::cot::{CotMap, CotSettings, CotShape};
 use crate::map::pcp::{Initialisation, OutputActivation, PcpMap, PcpShape};
 use crate::map::{MapShape, Method, Trainable, TrainedMap};
@@ -49,6 +49,9 @@ pub struct FitSettings {
     pub scaling: Scaling,
     /// Principal components of the given columns: a count, or a fraction of the variance to keep.
     pub pca: Option<PcaSettings>,
+    /// Whether to learn the distribution of the given columns too, as the first block of a block-triangular map, so
+    /// that the joint density of target and given columns is at hand.
+    pub joint: bool,
     /// Seed of split, initial weights and batches.
     pub seed: u64,
     /// The network.
@@ -118,15 +121,17 @@ impl FitSettings {
         }
     }
 
-    /// The same with every choice made that depends on the method.
-    fn resolved(&self) -> Self {
-        let (batch_size, learning_rate) = match self.method {
-            Method::PcpMap => (64, 0.005),
-            Method::CotFlow => (64, 0.01),
+    /// The same with every choice made that depends on the method and the number of training rows.
+    fn resolved(&self, rows: usize) -> Self {
+        let batch_size = match (self.method, rows) {
+            (_, 20_000..) => 256,
+            (_, 5_000..) => 128,
+            (Method::PcpMap, _) => 64,
+            (Method::CotFlow, _) => 32,
         };
         let mut settings = self.clone();
         settings.train.batch_size.get_or_insert(batch_size);
-        settings.train.learning_rate.get_or_insert(learning_rate);
+        settings.train.learning_rate.get_or_insert(0.005);
         settings
     }
 }
@@ -199,7 +204,57 @@ pub fn fit_split(
             table.rows()
         )));
     }
-    let settings = &settings.resolved();
+    if !settings.joint {
+        return fit_block(table, train_rows, valid_rows, settings, control);
+    }
+    let (_, given) = settings.columns(table.names())?;
+    if given.is_empty() {
+        return Err(Error::setting(
+            "joint",
+            "needs given columns; without them the fit is a joint one already",
+        ));
+    }
+    let half = |minutes: Option<f64>| minutes.map(|minutes| 0.5 * minutes);
+    let train = TrainSettings { minutes: half(settings.train.minutes), ..settings.train.clone() };
+    let names: Vec<String> = given.iter().map(|&column| table.names()[column].clone()).collect();
+    let marginal = FitSettings {
+        target: Some(Selection::Columns(names.iter().cloned().map(Pick::Name).collect())),
+        given: None,
+        support: settings.support.iter().filter(|column| names.contains(&column.name)).cloned().collect(),
+        pca: None,
+        joint: false,
+        train: train.clone(),
+        ..settings.clone()
+    };
+    let plan = control.checkpoint.as_ref().map(|plan| {
+        let mut path = plan.path.as_os_str().to_owned();
+        path.push(".given");
+        Checkpoint { path: path.into(), keep: true, ..plan.clone() }
+    });
+    let kept = plan.as_ref().map(|plan| plan.path.clone());
+    let first = FitControl { observer: &mut *control.observer, stop: control.stop, checkpoint: plan };
+    let marginal = fit_block(table.select_columns(&given), train_rows, valid_rows, &marginal, first)?;
+    let settings = FitSettings { train, ..settings.clone() };
+    let mut fitted = fit_block(table, train_rows, valid_rows, &settings, control)?;
+    fitted.warnings.splice(0..0, marginal.warnings);
+    let ended = |posterior: &Posterior| !posterior.header().training.stop.is_resumable();
+    if ended(&marginal.posterior) && ended(&fitted.posterior) {
+        // Nothing is left to resume.
+        kept.map(std::fs::remove_file);
+    }
+    fitted.posterior.set_marginal(marginal.posterior);
+    Ok(fitted)
+}
+
+/// Fits one block: π(target | given), or the density of the target where nothing is given.
+fn fit_block(
+    table: Table,
+    train_rows: &[u32],
+    valid_rows: &[u32],
+    settings: &FitSettings,
+    control: FitControl<'_>,
+) -> Result<Fitted> {
+    let settings = &settings.resolved(train_rows.len());
     let (target_columns, given_columns) = settings.columns(table.names())?;
     let name = |columns: &[usize]| columns.iter().map(|&c| table.names()[c].clone()).collect::<Vec<_>>();
     let (target_names, given_names) = (name(&target_columns), name(&given_columns));
@@ -264,6 +319,7 @@ pub fn fit_split(
         },
         seed: settings.seed,
         data_sha256,
+        marginal: None,
     };
     Ok(Fitted { posterior: Posterior::new(header, map, outcome.history), warnings })
 }

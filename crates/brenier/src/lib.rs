@@ -52,8 +52,8 @@ pub use error::{Error, Result};
 pub use fit::{FitControl, FitSettings, Fitted, NetworkSettings, fit, fit_split};
 pub use kernel::Real;
 pub use posterior::{
-    Draws, Header, LogDensities, Mode, ModeSettings, Posterior, StepError, Straightness, TrainingSummary,
-    Units,
+    Draws, Header, JointDraws, JointLogDensities, LogDensities, Mode, ModeSettings, Posterior, StepError,
+    Straightness, TrainingSummary, Units,
 };
 
 /// The README's example must compile.

@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
 
     let [given, first, second] = demo::NAMES;
     let test = demo::simulate(TEST_ROWS, SEED + 1).select_columns(&[1, 2, 0]);
-    let learned = score(&model, &test)?.user;
+    let learned = score(&model, &test)?.whole.user;
     let exact: Vec<f64> = test.iter().map(|row| demo::log_density([row[0], row[1]], row[2])).collect();
     let gaps: Vec<f64> = exact.iter().zip(&learned).map(|(exact, learned)| exact - learned).collect();
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;

@@ -1,5 +1,7 @@
 //! `brenier density`: how well a model describes the rows of a table.
 
+use std::fmt::Write;
+
 use brenier::data::{self, Missing, Output, ReadOptions, Table};
 use brenier::{LogDensities, Posterior};
 
@@ -17,45 +19,81 @@ pub(crate) fn run(arguments: &DensityArguments) -> Result<(), Failure> {
     let missing = if arguments.drop_missing { Missing::DropRows } else { Missing::Fail };
     let table =
         observations::columns(&arguments.table, ReadOptions { missing, ..ReadOptions::default() }, &names)?;
-    let densities = score(&model, &table)?;
-    let figures = figures(&densities);
+    let scores = score(&model, &table)?;
     match target {
         Some(target) => {
-            let names = vec!["log_density".to_owned(), "log_density_standardised".to_owned()];
-            let rows = densities.user.iter().zip(&densities.standardised);
-            let values = rows.flat_map(|(&user, &standardised)| [user, standardised]).collect();
-            data::write(&target, &Table::new(names, values)?)?;
+            data::write(&target, &scores.table()?)?;
             if target == Output::Stdout {
-                output::note(figures.trim_end());
+                output::note(scores.figures().trim_end());
             } else {
-                output::result(&figures)?;
+                output::result(&scores.figures())?;
             }
         }
-        None => output::result(&figures)?,
+        None => output::result(&scores.figures())?,
     }
     Ok(())
 }
 
+/// Log densities of the rows of a table: of all columns together, and for a joint model of both factors.
+pub(crate) struct Scores {
+    /// log π(x | y), or log π(x, y) for a joint model.
+    pub(crate) whole: LogDensities,
+    /// log π(x | y) and log π(y) of a joint model.
+    factors: Option<[LogDensities; 2]>,
+}
+
 /// Log densities of a table whose columns are the model's target and given columns.
-pub(crate) fn score(model: &Posterior, table: &Table) -> Result<LogDensities, Failure> {
+pub(crate) fn score(model: &Posterior, table: &Table) -> Result<Scores, Failure> {
     let n = model.target_names().len();
     let side = |from: usize, to: usize| -> Vec<f64> {
         table.iter().flat_map(|row| &row[from..to]).copied().collect()
     };
-    Ok(model.log_density(&side(0, n), &side(n, table.columns()))?)
+    let (target, given) = (side(0, n), side(n, table.columns()));
+    if model.marginal().is_none() {
+        return Ok(Scores { whole: model.log_density(&target, &given)?, factors: None });
+    }
+    let densities = model.log_density_joint(&target, &given)?;
+    Ok(Scores { whole: densities.joint(), factors: Some([densities.conditional, densities.marginal]) })
 }
 
-/// Rows, and both mean NLLs with their standard errors.
-pub(crate) fn figures(densities: &LogDensities) -> String {
-    let (user, standardised) = densities.mean_nll();
-    format!(
-        "rows                     {}\n\
-         mean NLL, your units     {user:.6} ± {:.6} (standard error)\n\
-         mean NLL, standardised   {standardised:.6} ± {:.6}\n",
-        densities.user.len(),
-        standard_error(&densities.user),
-        standard_error(&densities.standardised),
-    )
+impl Scores {
+    /// One row of log densities for each row that was scored.
+    fn table(&self) -> Result<Table, Failure> {
+        let mut columns =
+            vec![("log_density", &self.whole.user), ("log_density_standardised", &self.whole.standardised)];
+        if let Some([conditional, marginal]) = &self.factors {
+            columns.push(("log_density_target_given_rest", &conditional.user));
+            columns.push(("log_density_given", &marginal.user));
+        }
+        let names = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let rows = 0..self.whole.user.len();
+        let values = rows.flat_map(|row| columns.iter().map(move |(_, values)| values[row])).collect();
+        Ok(Table::new(names, values)?)
+    }
+
+    /// Rows, and the mean NLLs in both units with their standard errors.
+    pub(crate) fn figures(&self) -> String {
+        let mut text = format!("rows                     {}\n", self.whole.user.len());
+        let mut pair = |densities: &LogDensities, of: &str| {
+            let (user, standardised) = densities.mean_nll();
+            let _ = writeln!(
+                text,
+                "mean NLL, your units     {user:.6} ± {:.6} (standard error){of}\n\
+                 mean NLL, standardised   {standardised:.6} ± {:.6}{of}",
+                standard_error(&densities.user),
+                standard_error(&densities.standardised),
+            );
+        };
+        match &self.factors {
+            None => pair(&self.whole, ""),
+            Some([conditional, marginal]) => {
+                pair(&self.whole, ", all columns");
+                pair(conditional, ", target given the rest");
+                pair(marginal, ", given columns alone");
+            }
+        }
+        text
+    }
 }
 
 /// √(Σ (v − v̄)² / (N (N − 1))).

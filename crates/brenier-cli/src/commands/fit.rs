@@ -66,7 +66,8 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
     let model = fitted.posterior;
     model.save(&arguments.out)?;
 
-    let resumable = matches!(model.header().training.stop, Stop::Interrupted | Stop::Minutes);
+    let marginal = model.marginal().map(|marginal| marginal.header().training.stop);
+    let resumable = model.header().training.stop.is_resumable() || marginal.is_some_and(Stop::is_resumable);
     let kept = kept.filter(|path| path.exists());
     if let Some(path) = kept.as_ref().filter(|_| !resumable) {
         let _ = std::fs::remove_file(path);
@@ -75,7 +76,7 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
         output::result(&summary(&model, &arguments.out, kept.as_deref().filter(|_| resumable)))?;
     }
     if let Some(test) = test {
-        let figures = density::figures(&density::score(&model, &test)?);
+        let figures = density::score(&model, &test)?.figures();
         output::result(&format!("test table:\n{figures}"))?;
     }
     Ok(())
@@ -129,7 +130,7 @@ fn checkpoint(out: &Path, resume: bool, every: Duration, quiet: bool) -> Result<
         }
         _ => {}
     }
-    Ok(Some(Checkpoint { path, every, resume, identity: String::new() }))
+    Ok(Some(Checkpoint { path, every, resume, keep: false, identity: String::new() }))
 }
 
 fn summary(model: &Posterior, out: &Path, checkpoint: Option<&Path>) -> String {
@@ -146,7 +147,7 @@ fn summary(model: &Posterior, out: &Path, checkpoint: Option<&Path>) -> String {
         "target          {}\n\
          given           {}\n\
          rows            {} trained on, {} held out for validation\n\
-         validation NLL  {}\n\
+         validation NLL  {}\n{}\
          ended           after {} steps (best at {}): {ended}\n\
          model           {}\n",
         info::listed(&header.target_names),
@@ -154,6 +155,10 @@ fn summary(model: &Posterior, out: &Path, checkpoint: Option<&Path>) -> String {
         training.train_rows,
         training.valid_rows,
         info::validation(model),
+        model.marginal().map_or(String::new(), |marginal| format!(
+            "                {} for the given columns alone\n",
+            info::validation(marginal)
+        )),
         training.steps,
         training.best_step,
         out.display(),

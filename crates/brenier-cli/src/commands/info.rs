@@ -116,6 +116,11 @@ fn text(model: &Posterior) -> String {
         format!("{} trained on, {} held out for validation", training.train_rows, training.valid_rows),
     );
     line("validation NLL", validation(model));
+    if let Some(marginal) = model.marginal() {
+        let shape = &marginal.header().shape;
+        line("given columns", format!("joint model; {}; {} parameters", network(shape), shape.parameters()));
+        line("", format!("validation NLL {}", validation(marginal)));
+    }
     line(
         "training",
         format!(

@@ -2,7 +2,7 @@
 
 use brenier::data::{self, Table};
 use brenier::map::{Method, SampleSettings};
-use brenier::{Draws, Posterior};
+use brenier::{Draws, JointDraws, Posterior};
 
 use crate::args::{Extra, SampleArguments};
 use crate::failure::Failure;
@@ -13,7 +13,6 @@ pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
     let target = output::destination(arguments.out.as_deref());
     output::check_destination(&target)?;
     let model = Posterior::load(&arguments.model)?;
-    let observed = observations::read(&model, &arguments.observations)?;
     if arguments.n == 0 {
         return Err(Failure::Usage("-n: ask for at least 1 draw".to_owned()));
     }
@@ -27,6 +26,13 @@ pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
                 .to_owned(),
         ));
     }
+    let nowhere = arguments.observations.given.is_none() && arguments.observations.at.is_empty();
+    if nowhere && model.marginal().is_some() {
+        let draws = model.sample_joint(arguments.n, arguments.seed, &settings)?;
+        data::write(&target, &joint_table(&model, draws, &arguments.with)?)?;
+        return Ok(());
+    }
+    let observed = observations::read(&model, &arguments.observations)?;
     let draws = model.sample(&observed.values, observed.count, arguments.n, arguments.seed, &settings)?;
 
     let mut extras = arguments.with.clone();
@@ -37,6 +43,25 @@ pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Joint draws: target and given columns, then the further ones.
+fn joint_table(model: &Posterior, draws: JointDraws, extras: &[Extra]) -> Result<Table, Failure> {
+    let (n, m) = (model.target_names().len(), model.given_names().len());
+    let density = if extras.contains(&Extra::LogDensity) {
+        model.log_density_joint(&draws.target, &draws.given)?.joint().user
+    } else {
+        Vec::new()
+    };
+    let values: Vec<f64> = draws
+        .target
+        .chunks_exact(n)
+        .zip(draws.given.chunks_exact(m))
+        .flat_map(|(x, y)| x.iter().chain(y).copied())
+        .collect();
+    let names = [model.target_names(), model.given_names()].concat();
+    let further = Further { residuals: &draws.residuals, iterations: &draws.iterations, density: &density };
+    beside(names, values, None, &further, extras)
+}
+
 /// The draws with the observation before and the other further columns after them.
 fn table(
     model: &Posterior,
@@ -44,7 +69,7 @@ fn table(
     draws: Draws,
     extras: &[Extra],
 ) -> Result<Table, Failure> {
-    let (n, m) = (model.target_names().len(), model.given_names().len());
+    let m = model.given_names().len();
     let density = if extras.contains(&Extra::LogDensity) {
         let given: Vec<f64> = draws
             .observation
@@ -56,11 +81,31 @@ fn table(
     } else {
         Vec::new()
     };
-    let mut names = model.target_names().to_vec();
+    let further = Further { residuals: &draws.residuals, iterations: &draws.iterations, density: &density };
+    let numbers = extras.contains(&Extra::Observation).then_some(draws.observation.as_slice());
+    beside(model.target_names().to_vec(), draws.values, numbers, &further, extras)
+}
+
+/// What may stand beside a draw.
+struct Further<'a> {
+    residuals: &'a [f64],
+    iterations: &'a [u32],
+    density: &'a [f64],
+}
+
+/// The columns `names` with the number of the observation before and the further ones after them.
+fn beside(
+    mut names: Vec<String>,
+    draws: Vec<f64>,
+    observation: Option<&[u32]>,
+    further: &Further<'_>,
+    extras: &[Extra],
+) -> Result<Table, Failure> {
+    let width = names.len();
     let mut after: Vec<&dyn Fn(usize) -> f64> = Vec::new();
-    let residual = |row: usize| draws.residuals[row];
-    let iterations = |row: usize| f64::from(draws.iterations[row]);
-    let log_density = |row: usize| density[row];
+    let residual = |row: usize| further.residuals[row];
+    let iterations = |row: usize| f64::from(further.iterations[row]);
+    let log_density = |row: usize| further.density[row];
     if extras.contains(&Extra::Residual) {
         names.push(free_name("residual", &names));
         after.push(&residual);
@@ -73,18 +118,15 @@ fn table(
         names.push(free_name("log_density", &names));
         after.push(&log_density);
     }
-    let numbered = extras.contains(&Extra::Observation);
-    if numbered {
+    if observation.is_some() {
         names.insert(0, free_name("observation", &names));
     }
-    if names.len() == n {
-        return Ok(Table::new(names, draws.values)?);
+    if names.len() == width {
+        return Ok(Table::new(names, draws)?);
     }
-    let mut values = Vec::with_capacity(draws.observation.len() * names.len());
-    for (row, draw) in draws.values.chunks_exact(n).enumerate() {
-        if numbered {
-            values.push(f64::from(draws.observation[row]) + 1.0);
-        }
+    let mut values = Vec::with_capacity(draws.len() / width * names.len());
+    for (row, draw) in draws.chunks_exact(width).enumerate() {
+        values.extend(observation.map(|observation| f64::from(observation[row]) + 1.0));
         values.extend_from_slice(draw);
         values.extend(after.iter().map(|column| column(row)));
     }

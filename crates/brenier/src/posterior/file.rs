@@ -16,6 +16,8 @@ use crate::{Error, Result};
 const PCA: &str = "given.pca.components";
 /// Name of the tensor with the training history.
 const HISTORY: &str = "training.history";
+/// What stands before the names of the tensors of the given columns' own map.
+const MARGINAL: &str = "marginal.";
 
 /// How the training went.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,6 +64,9 @@ pub struct Header {
     pub seed: u64,
     /// SHA-256 of the table's names and values.
     pub data_sha256: String,
+    /// The same of the map of the given columns alone, in a joint model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub marginal: Option<Box<Header>>,
 }
 
 impl Header {
@@ -72,24 +77,29 @@ impl Header {
 impl Posterior {
     /// Writes the model, atomically.
     pub fn save(&self, path: &Path) -> Result<()> {
-        store::write(path, &self.header, &self.to_tensors())
+        let mut tensors = self.to_tensors("");
+        if let Some(marginal) = &self.marginal {
+            tensors.extend(marginal.to_tensors(MARGINAL));
+        }
+        store::write(path, &self.header, &tensors)
     }
 
-    fn to_tensors(&self) -> Vec<Tensor> {
+    /// The tensors, their names with `prefix` before them.
+    fn to_tensors(&self, prefix: &str) -> Vec<Tensor> {
         let map = self.map.single();
         let parameters = map.parameters();
         let mut tensors: Vec<Tensor> = map
             .tensors()
             .iter()
             .map(|spec| Tensor {
-                name: format!("map.{}", spec.name),
+                name: format!("{prefix}map.{}", spec.name),
                 shape: spec.shape(),
                 values: TensorValues::F32(spec.indices().map(|index| parameters[index]).collect()),
             })
             .collect();
         if let Some(pca) = self.header.given_transform.pca() {
             tensors.push(Tensor {
-                name: PCA.into(),
+                name: format!("{prefix}{PCA}"),
                 shape: pca.components_shape().to_vec(),
                 values: TensorValues::F64(pca.components().to_vec()),
             });
@@ -99,7 +109,7 @@ impl Posterior {
             [step, p.epoch, p.train_nll, p.valid_nll, p.best_valid_nll, p.learning_rate, drops]
         });
         tensors.push(Tensor {
-            name: HISTORY.into(),
+            name: format!("{prefix}{HISTORY}"),
             shape: vec![self.history.len(), 7],
             values: TensorValues::F64(rows.collect()),
         });
@@ -109,12 +119,27 @@ impl Posterior {
     /// Reads a model; a damaged or hostile file is an error that says what is wrong with it.
     pub fn load(path: &Path) -> Result<Self> {
         let (mut header, tensors): (Header, Vec<Tensor>) = store::read(path)?;
+        let marginal = header.marginal.take();
+        let mut model = Self::assemble(path, header, &tensors, "")?;
+        if let Some(marginal) = marginal {
+            let marginal = Self::assemble(path, *marginal, &tensors, MARGINAL)?;
+            if marginal.header.target_names != model.header.given_names || marginal.header.marginal.is_some()
+            {
+                return Err(Error::model(path, "the blocks of the joint map do not fit together"));
+            }
+            model.set_marginal(marginal);
+        }
+        Ok(model)
+    }
+
+    /// A model from its header and the tensors whose names begin with `prefix`.
+    fn assemble(path: &Path, mut header: Header, tensors: &[Tensor], prefix: &str) -> Result<Self> {
         let wrong = |problem: String| Error::model(path, problem);
         if header.kind != Header::KIND {
             return Err(wrong(format!("holds a {}, not a model", header.kind)));
         }
         let take = |name: &str, shape: &[usize]| -> Result<&TensorValues> {
-            let tensor = tensors.iter().find(|tensor| tensor.name == name);
+            let tensor = tensors.iter().find(|tensor| tensor.name.strip_prefix(prefix) == Some(name));
             let tensor = tensor.ok_or_else(|| wrong(format!("the tensor {name} is missing")))?;
             if tensor.shape != shape {
                 return Err(wrong(format!("the tensor {name} has shape {:?}, not {shape:?}", tensor.shape)));
@@ -162,8 +187,8 @@ impl Posterior {
             }
             Ok(())
         })?;
-        let rows =
-            tensors.iter().find(|t| t.name == HISTORY).and_then(|t| t.shape.first().copied()).unwrap_or(0);
+        let history = tensors.iter().find(|tensor| tensor.name.strip_prefix(prefix) == Some(HISTORY));
+        let rows = history.and_then(|tensor| tensor.shape.first().copied()).unwrap_or(0);
         let TensorValues::F64(history) = take(HISTORY, &[rows, 7])? else {
             return Err(wrong(format!("the tensor {HISTORY} is not F64")));
         };

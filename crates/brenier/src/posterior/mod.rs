@@ -4,6 +4,7 @@
 //! "standardised" log density, that of the variable the map sees; the sum is in the user's units.
 
 mod file;
+mod joint;
 mod mode;
 mod straightness;
 
@@ -13,6 +14,7 @@ use rand_distr::StandardNormal;
 use rayon::prelude::*;
 
 pub use file::{Header, TrainingSummary};
+pub use joint::{JointDraws, JointLogDensities};
 pub use mode::{Mode, ModeSettings, Units};
 pub use straightness::{StepError, Straightness};
 
@@ -26,6 +28,8 @@ pub struct Posterior {
     header: Header,
     map: TrainedMap,
     history: Vec<Progress>,
+    /// The map of the given columns alone, in a joint model.
+    marginal: Option<Box<Posterior>>,
 }
 
 /// Draws from the posterior at one or more observations, observation by observation.
@@ -60,7 +64,7 @@ impl LogDensities {
 
 impl Posterior {
     pub(crate) fn new(header: Header, map: TrainedMap, history: Vec<Progress>) -> Self {
-        Self { header, map, history }
+        Self { header, map, history, marginal: None }
     }
 
     /// Settings, names, transforms and training summary.

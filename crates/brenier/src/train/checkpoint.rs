@@ -18,6 +18,8 @@ pub struct Checkpoint {
     pub every: Duration,
     /// Whether to go on from the file if it exists.
     pub resume: bool,
+    /// Whether a run that came to its end leaves its state behind too, so that it need not be repeated.
+    pub keep: bool,
     /// What the run depends on (settings and data): a checkpoint of another run is refused.
     pub identity: String,
 }

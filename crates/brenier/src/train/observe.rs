@@ -37,6 +37,13 @@ pub enum Stop {
     Diverged,
 }
 
+impl Stop {
+    /// Whether the run was cut short and a checkpoint can take it up again.
+    pub fn is_resumable(self) -> bool {
+        matches!(self, Self::Minutes | Self::Interrupted)
+    }
+}
+
 /// An event of a training run.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]

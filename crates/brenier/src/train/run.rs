@@ -196,7 +196,7 @@ impl<M: Trainable<f32>> Run<'_, '_, M> {
             }
         }
         let stop = self.state.stop.expect("the loop ended");
-        if stop == Stop::Interrupted || stop == Stop::Minutes {
+        if stop.is_resumable() {
             // So that a later --resume goes on from this very step.
             let resumable = self.state.stop.take();
             self.save()?;
@@ -204,6 +204,9 @@ impl<M: Trainable<f32>> Run<'_, '_, M> {
         }
         if self.state.running.1 > 0 && stop != Stop::Diverged {
             self.validate()?;
+        }
+        if !stop.is_resumable() && self.control.checkpoint.as_ref().is_some_and(|plan| plan.keep) {
+            self.save()?;
         }
         self.map.parameters_mut().copy_from_slice(&self.best);
         let best_valid_nll = self.state.best_valid.ok_or_else(|| {

@@ -56,8 +56,8 @@ impl Default for CotSettings {
         Self {
             time_steps: 8,
             evaluation_steps: 32,
-            alpha_transport: 0.3,
-            alpha_hjb: 1.0,
+            alpha_transport: 0.1,
+            alpha_hjb: 0.1,
             activation_bytes: 256 << 20,
         }
     }

@@ -1,0 +1,85 @@
+//! Joint models: the block-triangular map T⁻¹(x, y) = (h⁻¹(y), g⁻¹(x; y)).
+//!
+//! The map h of the given columns is learned on its own, so that log π(x, y) = log π(y) + log π(x | y), and a joint
+//! draw is y = h(z₁), x = g(z₂; y).
+
+use super::{LogDensities, Posterior, check_length};
+use crate::map::SampleSettings;
+use crate::{Error, Result};
+
+/// Draws of (x, y), one row each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JointDraws {
+    /// x in the user's units, n numbers a row.
+    pub target: Vec<f64>,
+    /// y in the user's units, m numbers a row.
+    pub given: Vec<f64>,
+    /// The larger of both blocks' residuals, for each row.
+    pub residuals: Vec<f64>,
+    /// Both blocks' iterations or steps, for each row.
+    pub iterations: Vec<u32>,
+}
+
+/// The parts of log π(x, y).
+#[derive(Clone, Debug, PartialEq)]
+pub struct JointLogDensities {
+    /// log π(x | y).
+    pub conditional: LogDensities,
+    /// log π(y).
+    pub marginal: LogDensities,
+}
+
+impl JointLogDensities {
+    /// log π(x, y).
+    pub fn joint(&self) -> LogDensities {
+        let sum = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a + b).collect();
+        LogDensities {
+            user: sum(&self.conditional.user, &self.marginal.user),
+            standardised: sum(&self.conditional.standardised, &self.marginal.standardised),
+        }
+    }
+}
+
+impl Posterior {
+    /// The map of the given columns alone, where the model is a joint one.
+    pub fn marginal(&self) -> Option<&Posterior> {
+        self.marginal.as_deref()
+    }
+
+    /// Makes the model a joint one.
+    pub(crate) fn set_marginal(&mut self, marginal: Posterior) {
+        self.header.marginal = Some(Box::new(marginal.header.clone()));
+        self.marginal = Some(Box::new(marginal));
+    }
+
+    fn needs_marginal(&self) -> Result<&Posterior> {
+        self.marginal().ok_or_else(|| {
+            Error::setting(
+                "joint",
+                "the model knows the target given the other columns only; fit it with --joint",
+            )
+        })
+    }
+
+    /// `draws` draws of (x, y).
+    pub fn sample_joint(&self, draws: usize, seed: u64, settings: &SampleSettings) -> Result<JointDraws> {
+        let marginal = self.needs_marginal()?;
+        // Seeds of both blocks from one, far apart from those a user counts up.
+        let first = marginal.sample(&[], 1, draws, seed ^ 0x9e37_79b9_7f4a_7c15, settings)?;
+        let second = self.sample(&first.values, draws, 1, seed, settings)?;
+        let residuals = first.residuals.iter().zip(&second.residuals).map(|(a, b)| a.max(*b)).collect();
+        let iterations = first.iterations.iter().zip(&second.iterations).map(|(a, b)| a + b).collect();
+        Ok(JointDraws { target: second.values, given: first.values, residuals, iterations })
+    }
+
+    /// log π(x | y) and log π(y) of every row (x, y).
+    pub fn log_density_joint(&self, target: &[f64], given: &[f64]) -> Result<JointLogDensities> {
+        let marginal = self.needs_marginal()?;
+        let (n, m) = (self.target_names().len(), self.given_names().len());
+        check_length("given values", target.len() / n, m, given.len())?;
+        Ok(JointLogDensities {
+            conditional: self.log_density(target, given)?,
+            marginal: marginal.log_density(given, &[])?,
+        })
+    }
+}
