@@ -8,4 +8,6 @@ mod vector;
 
 pub(crate) use gemm::{columns, columns_mut, product};
 pub use real::Real;
-pub(crate) use vector::{axpy, dot, dot2, elu, fold, log_cosh, logistic, softplus, vectorised};
+pub(crate) use vector::{
+    axpy, dot, dot2, elu, fold, lanes, lanes_mut, log_cosh, logistic, softplus, sweep, vectorised,
+};

@@ -75,6 +75,41 @@ pub(crate) fn axpy<T: Real>(alpha: T, x: &[T], y: &mut [T]) {
     }
 }
 
+/// Runs a block for every group of lanes of `0..length`: `LANES` = 16 at a time, then one by one.
+///
+/// A block that keeps its sums in `[T; LANES]` keeps them in registers, however many columns it walks over.
+macro_rules! sweep {
+    ($length:expr, |$at:ident, $lanes:ident| $body:block) => {{
+        let length: usize = $length;
+        let mut $at = 0;
+        {
+            const $lanes: usize = 16;
+            while $at + $lanes <= length {
+                $body
+                $at += $lanes;
+            }
+        }
+        const $lanes: usize = 1;
+        while $at < length {
+            $body
+            $at += $lanes;
+        }
+    }};
+}
+pub(crate) use sweep;
+
+/// `N` entries from `at` on.
+#[inline(always)]
+pub(crate) fn lanes<T, const N: usize>(values: &[T], at: usize) -> &[T; N] {
+    values[at..].first_chunk().expect("lanes within the slice")
+}
+
+/// `N` entries from `at` on, to write to.
+#[inline(always)]
+pub(crate) fn lanes_mut<T, const N: usize>(values: &mut [T], at: usize) -> &mut [T; N] {
+    values[at..].first_chunk_mut().expect("lanes within the slice")
+}
+
 /// softplus(s) = log(1 + eˢ) and its derivative, the sigmoid, from one exponential.
 ///
 /// With e = exp(−|s|): softplus = max(s, 0) + log(1 + e), σ' = 1/(1 + e) for s ≥ 0 and e/(1 + e) below;

@@ -13,10 +13,10 @@
 use faer::Accum;
 
 use super::CotMap;
-use super::potential::{Frame, Stage, row_squares};
-use crate::kernel::{Real, axpy, columns, columns_mut, dot, product, vectorised};
+use super::potential::{Frame, Scratch, Stage, residual_jacobian};
+use crate::kernel::{Real, axpy, columns, columns_mut, dot, lanes, lanes_mut, product, sweep, vectorised};
 
-/// Adjoints of a shard: room for one stage, and what is summed over stages and rows.
+/// Adjoints within one stage.
 #[derive(Debug)]
 pub(super) struct Bars<T> {
     /// s̄₀ of every row, or for i ≥ 1 [s̄_i | M̄_i] of every row, then δ_i of every row.
@@ -24,48 +24,58 @@ pub(super) struct Bars<T> {
     /// [ū_i | J̄_i], n + 1 columns a row.
     pull: Vec<T>,
     delta_bar: Vec<T>,
-    scratch: Vec<T>,
-    /// Whether parameters are wanted at all, or x alone.
-    with_parameters: bool,
-    /// Adjoints of A₀ᵗˣ, A₁, …, A_L.
-    pub weights: Vec<Vec<T>>,
-    /// Adjoints of b₁, …, b_L; the entry for b₀ is empty.
-    pub biases: Vec<Vec<T>>,
-    /// Adjoint of a.
-    pub head: Vec<T>,
-    /// Σ λ d₀.
-    bend: Vec<T>,
-    /// Adjoint of Q.
-    quadratic: Vec<T>,
-    /// Σ λ.
-    lambda: f64,
-    /// Adjoint of Aᵗˣ through Q and the trace, (n + 1) × r.
-    pub quadratic_rows: Vec<T>,
 }
 
 impl<T: Real> Bars<T> {
-    pub(super) fn new(map: &CotMap<T>, rows: usize, with_parameters: bool) -> Self {
+    pub(super) fn new(map: &CotMap<T>, rows: usize) -> Self {
+        let (n, w) = (map.layout.shape.target, map.layout.shape.width);
+        let zeros = |length: usize| vec![T::ZERO; length];
+        Self {
+            levels: (0..=map.layout.residual)
+                .map(|i| zeros(w * rows * if i == 0 { 1 } else { n + 2 }))
+                .collect(),
+            pull: zeros(w * (n + 1) * rows),
+            delta_bar: zeros(w * rows),
+        }
+    }
+}
+
+/// The parameters' adjoints, summed over the stages and rows of a shard.
+#[derive(Debug)]
+pub(super) struct Sums<T> {
+    /// Of A₀ᵗˣ, A₁, …, A_L.
+    pub weights: Vec<Vec<T>>,
+    /// Of b₁, …, b_L; the entry for b₀ is empty.
+    pub biases: Vec<Vec<T>>,
+    /// Of a.
+    pub head: Vec<T>,
+    /// Σ λ d₀.
+    bend: Vec<T>,
+    /// Of Q.
+    quadratic: Vec<T>,
+    /// Σ λ.
+    lambda: f64,
+    /// Of Aᵗˣ through Q and the trace, (n + 1) × r.
+    pub quadratic_rows: Vec<T>,
+}
+
+impl<T: Real> Sums<T> {
+    pub(super) fn new(map: &CotMap<T>) -> Self {
         let (n, w, r) = (map.layout.shape.target, map.layout.shape.width, map.layout.shape.rank);
         let residual = map.layout.residual;
         let zeros = |length: usize| vec![T::ZERO; length];
-        let sums = |length: usize| zeros(if with_parameters { length } else { 0 });
         Self {
-            levels: (0..=residual).map(|i| zeros(w * rows * if i == 0 { 1 } else { n + 2 })).collect(),
-            pull: zeros(w * (n + 1) * rows),
-            delta_bar: zeros(w * rows),
-            scratch: zeros(w),
-            with_parameters,
-            weights: (0..=residual).map(|i| sums(w * if i == 0 { n + 1 } else { w })).collect(),
-            biases: (0..=residual).map(|i| sums(if i == 0 { 0 } else { w })).collect(),
-            head: sums(w),
-            bend: sums(w),
-            quadratic: sums((n + 1) * (n + 1)),
+            weights: (0..=residual).map(|i| zeros(w * if i == 0 { n + 1 } else { w })).collect(),
+            biases: (0..=residual).map(|i| zeros(if i == 0 { 0 } else { w })).collect(),
+            head: zeros(w),
+            bend: zeros(w),
+            quadratic: zeros((n + 1) * (n + 1)),
             lambda: 0.0,
-            quadratic_rows: sums((n + 1) * r),
+            quadratic_rows: zeros((n + 1) * r),
         }
     }
 
-    /// Sums back to zero.
+    /// Back to zero.
     pub(super) fn clear(&mut self) {
         for sum in self.weights.iter_mut().chain(&mut self.biases) {
             sum.fill(T::ZERO);
@@ -78,111 +88,93 @@ impl<T: Real> Bars<T> {
 }
 
 impl<T: Real> CotMap<T> {
-    /// Pulls (v, λ) of one stage back to x (`x_bar`, replaced), to the records and to the parameters (added).
+    /// Pulls (v, λ) of one stage back to x (`x_bar`, replaced) and, where `sums` are given, to the records and to
+    /// the parameters (added).
     pub(super) fn pull_stage(
         &self,
         frame: &Frame<T>,
-        stage: &mut Stage<T>,
+        stage: &Stage<T>,
+        scratch: &mut Scratch<T>,
         bars: &mut Bars<T>,
+        mut sums: Option<&mut Sums<T>>,
         records: &mut [T],
         (t, x): (T, &[T]),
         (v, lambda): (&[T], T),
         rows: usize,
         x_bar: &mut [T],
     ) {
-        bars.lambda += lambda.to_f64() * rows as f64;
-        self.climb(frame, stage, bars, v, lambda, rows);
-        self.descend(stage, bars, rows);
-        self.close(frame, stage, bars, records, (t, x), v, rows, x_bar);
+        if let Some(sums) = sums.as_deref_mut() {
+            sums.lambda += lambda.to_f64() * rows as f64;
+        }
+        self.climb(frame, stage, scratch, bars, sums.as_deref_mut(), (v, lambda), rows);
+        self.descend(frame, stage, scratch, bars, sums.as_deref_mut(), rows);
+        self.close(frame, stage, bars, sums, records, (t, x), v, rows, x_bar);
     }
 
-    /// Up the sensitivities: ḡ_i, and the shares of s̄_i and M̄_i that come from δ_i and d_i.
+    /// Up the sensitivities: ḡ_i, the shares of s̄_i and M̄_i that come from δ_i and d_i, and again [u_i | J_i].
     fn climb(
         &self,
         frame: &Frame<T>,
-        stage: &mut Stage<T>,
+        stage: &Stage<T>,
+        scratch: &mut Scratch<T>,
         bars: &mut Bars<T>,
-        v: &[T],
-        lambda: T,
+        mut sums: Option<&mut Sums<T>>,
+        (v, lambda): (&[T], T),
         rows: usize,
     ) {
         let (n, w, top) = (self.layout.shape.target, self.layout.shape.width, self.layout.residual);
         let (h, span) = (self.residual_weight(), w * (n + 1));
         let opening = &self.parameters[self.layout.weights[0].clone()][..span];
         let head = &self.parameters[self.layout.head.clone()];
-        let Bars { levels, delta_bar, scratch, bend, head: head_bar, with_parameters, .. } = bars;
-        let first = &mut stage.levels[0];
-        let (_, climbing) = first.block.split_at_mut(span * rows);
+        let Bars { levels, delta_bar, .. } = bars;
+        let first = &stage.levels[0];
+        let (block, climbing) = scratch.blocks[0].split_at_mut(span * rows);
         let s_bars = &mut levels[0];
+        let mut bend = sums.as_deref_mut().map(|sums| &mut sums.bend[..]);
         vectorised(
             #[inline(always)]
             || {
                 for b in 0..rows {
-                    let row = b * w..(b + 1) * w;
-                    let v = &v[b * (n + 1)..(b + 1) * (n + 1)];
-                    scratch.fill(T::ZERO);
-                    for (&v, column) in v.iter().zip(opening.chunks_exact(w)) {
-                        axpy(v, column, scratch);
-                    }
-                    let (tanh, back) = (&first.turn[row.clone()], &first.back[row.clone()]);
-                    let (s_bar, g_bar) = (&mut s_bars[row.clone()], &mut climbing[row]);
-                    climb_row(s_bar, g_bar, [&*scratch, tanh, back, &frame.squares], lambda, T::ONE);
-                    if *with_parameters {
-                        for ((sum, &tanh), &back) in bend.iter_mut().zip(tanh).zip(back) {
-                            *sum = (lambda * back).fma(T::ONE - tanh * tanh, *sum);
-                        }
-                    }
+                    let (row, v) = (b * w..(b + 1) * w, &v[b * (n + 1)..(b + 1) * (n + 1)]);
+                    let from = [&first.value[row.clone()], &first.turn[row.clone()], &first.back[row.clone()]];
+                    let to = [
+                        &mut s_bars[row.clone()],
+                        &mut climbing[row],
+                        &mut block[b * span..(b + 1) * span],
+                    ];
+                    climb_opening(to, from, opening, &frame.squares, v, lambda, bend.as_deref_mut());
                 }
             },
         );
         for i in 1..=top {
-            let (below, above) = stage.levels.split_at_mut(i);
-            let (below, here) = (&below[i - 1], &mut above[0]);
-            let g_below = &below.block[span * rows..(span + w) * rows];
+            let (below, above) = scratch.blocks.split_at_mut(i);
+            let (block_below, g_below) = below[i - 1].split_at(span * rows);
+            let here = &stage.levels[i];
             let weight = columns(&self.parameters[self.layout.weights[i].clone()], w, w, w);
             let dst = columns_mut(delta_bar, w, rows, w);
             product(dst, Accum::Replace, weight, columns(g_below, w, rows, w));
-            let (blocks, deltas) = levels[i].split_at_mut(span * rows);
-            let mut climbing = (i < top).then(|| &mut here.block[span * rows..]);
+            let (bar, deltas) = levels[i].split_at_mut(span * rows);
+            let mut next = above.first_mut().map(|block| block.split_at_mut(span * rows));
+            let mut ends = sums.as_deref_mut().map(|sums| (&mut sums.head[..], &mut sums.biases[i][..]));
             vectorised(
                 #[inline(always)]
                 || {
                     for b in 0..rows {
-                        let row = b * w..(b + 1) * w;
-                        let (tanh, jacobian) = here.turn[b * span..(b + 1) * span].split_at(w);
+                        let (row, wide) = (b * w..(b + 1) * w, b * span..(b + 1) * span);
                         let back = if i == top { head } else { &here.back[row.clone()] };
-                        let (s_bar, m_bar) = blocks[b * span..(b + 1) * span].split_at_mut(w);
-                        row_squares(scratch, jacobian);
+                        let (bar, delta) = (&mut bar[wide.clone()], &mut deltas[row.clone()]);
+                        let turn = &here.turn[wide.clone()];
                         let delta_bar = &mut delta_bar[row.clone()];
-                        let delta = &mut deltas[row.clone()];
-                        // ḡ_i − ḡ_{i−1}, in δ_i's room until δ_i is formed.
-                        climb_row(s_bar, delta, [delta_bar, tanh, back, scratch], lambda, h);
-                        match climbing.as_deref_mut() {
-                            Some(g_bar) => {
-                                let sums = delta.iter().zip(&g_below[row.clone()]);
-                                for (g_bar, (&own, &lower)) in g_bar[row].iter_mut().zip(sums) {
-                                    *g_bar = own + lower;
-                                }
-                            }
-                            None if *with_parameters => {
-                                let sums = delta.iter().zip(&g_below[row]);
-                                for (sum, (&own, &lower)) in head_bar.iter_mut().zip(sums) {
-                                    *sum += own + lower;
-                                }
-                            }
-                            None => {}
-                        }
-                        let twice = (lambda + lambda) * h;
-                        for (((scaled, delta), &tanh), &back) in
-                            scratch.iter_mut().zip(delta.iter_mut()).zip(tanh).zip(back)
-                        {
-                            *delta = h * tanh * back;
-                            *scaled = twice * back * (T::ONE - tanh * tanh);
-                        }
-                        for (m_bar, m) in m_bar.chunks_exact_mut(w).zip(jacobian.chunks_exact(w)) {
-                            for ((m_bar, &m), &scaled) in m_bar.iter_mut().zip(m).zip(scratch.iter()) {
-                                *m_bar = scaled * m;
-                            }
+                        // ḡ_i takes the room of δ̄_i.
+                        climb_row(bar, delta, delta_bar, turn, back, &g_below[row.clone()], lambda, h);
+                        if let Some((block, climbing)) = &mut next {
+                            climbing[row.clone()].copy_from_slice(delta_bar);
+                            let (u, jacobian) = block[wide.clone()].split_at_mut(w);
+                            u.copy_from_slice(&here.value[row]);
+                            residual_jacobian(jacobian, &block_below[wide][w..], turn, h);
+                        } else if let Some((head, bias)) = &mut ends {
+                            axpy(T::ONE, delta_bar, head);
+                            axpy(T::ONE, &bar[..w], bias);
                         }
                     }
                 },
@@ -191,39 +183,45 @@ impl<T: Real> CotMap<T> {
     }
 
     /// Down the Jacobians and features, with Ā_i and b̄_i on the way, to [ū₀ | J̄₀].
-    fn descend(&self, stage: &Stage<T>, bars: &mut Bars<T>, rows: usize) {
+    fn descend(
+        &self,
+        frame: &Frame<T>,
+        stage: &Stage<T>,
+        scratch: &Scratch<T>,
+        bars: &mut Bars<T>,
+        mut sums: Option<&mut Sums<T>>,
+        rows: usize,
+    ) {
         let (n, w, top) = (self.layout.shape.target, self.layout.shape.width, self.layout.residual);
         let (h, span) = (self.residual_weight(), w * (n + 1));
+        let Bars { levels, pull, .. } = bars;
         for i in (1..=top).rev() {
-            let (here, below) = (&stage.levels[i], &stage.levels[i - 1]);
-            let Bars { levels, pull, scratch, weights, biases, with_parameters, .. } = bars;
-            let bar = &mut levels[i];
-            vectorised(
-                #[inline(always)]
-                || {
-                    for b in 0..rows {
-                        let row = b * span..(b + 1) * span;
-                        let bar = &mut bar[row.clone()];
-                        if i < top {
-                            descend_row(bar, &pull[row.clone()], &here.turn[row], scratch, h);
-                        }
-                        if *with_parameters {
-                            for (sum, &s_bar) in biases[i].iter_mut().zip(&bar[..w]) {
-                                *sum += s_bar;
+            let (here, bar) = (&stage.levels[i], &mut levels[i]);
+            if i < top {
+                let mut bias = sums.as_deref_mut().map(|sums| &mut sums.biases[i][..]);
+                vectorised(
+                    #[inline(always)]
+                    || {
+                        for b in 0..rows {
+                            let row = b * span..(b + 1) * span;
+                            let bar = &mut bar[row.clone()];
+                            descend_row(bar, &pull[row.clone()], &here.turn[row], w, h);
+                            if let Some(bias) = &mut bias {
+                                axpy(T::ONE, &bar[..w], bias);
                             }
                         }
-                    }
-                },
-            );
-            if *with_parameters {
-                let left = columns(bar, w, (n + 2) * rows, w);
-                let right = columns(&below.block, w, (n + 2) * rows, w);
-                product(columns_mut(&mut weights[i], w, w, w), Accum::Add, left, right.transpose());
+                    },
+                );
             }
-            let weight = columns(&self.parameters[self.layout.weights[i].clone()], w, w, w);
+            if let Some(sums) = sums.as_deref_mut() {
+                let left = columns(bar, w, (n + 2) * rows, w);
+                let right = columns(&scratch.blocks[i - 1], w, (n + 2) * rows, w);
+                product(columns_mut(&mut sums.weights[i], w, w, w), Accum::Add, left, right.transpose());
+            }
+            let turned = columns(&frame.turned[i - 1], w, w, w);
             let accum = if i == top { Accum::Replace } else { Accum::Add };
             let dst = columns_mut(pull, w, (n + 1) * rows, w);
-            product(dst, accum, weight.transpose(), columns(bar, w, (n + 1) * rows, w));
+            product(dst, accum, turned, columns(bar, w, (n + 1) * rows, w));
         }
     }
 
@@ -233,6 +231,7 @@ impl<T: Real> CotMap<T> {
         frame: &Frame<T>,
         stage: &Stage<T>,
         bars: &mut Bars<T>,
+        mut sums: Option<&mut Sums<T>>,
         records: &mut [T],
         (t, x): (T, &[T]),
         v: &[T],
@@ -242,63 +241,28 @@ impl<T: Real> CotMap<T> {
         let (n, w) = (self.layout.shape.target, self.layout.shape.width);
         let (span, stride, kappa) = (w * (n + 1), self.layout.record, self.layout.kappa());
         let opening = &self.parameters[self.layout.weights[0].clone()][..span];
-        let (first, Bars { levels, pull, scratch, weights, quadratic, with_parameters, .. }) =
-            (&stage.levels[0], bars);
+        let (first, Bars { levels, pull, .. }) = (&stage.levels[0], bars);
         vectorised(
             #[inline(always)]
             || {
                 for b in 0..rows {
                     let row = b * w..(b + 1) * w;
                     let (tanh, back) = (&first.turn[row.clone()], &first.back[row.clone()]);
-                    let (u_bar, j_bar) = pull[b * span..(b + 1) * span].split_at(w);
-                    let (s_bar, v) = (&mut levels[0][row], &v[b * (n + 1)..(b + 1) * (n + 1)]);
-                    let x = &x[b * n..(b + 1) * n];
-                    scratch.fill(T::ZERO);
-                    for (j_bar, column) in j_bar.chunks_exact(w).zip(opening[w..].chunks_exact(w)) {
-                        for ((sum, &j_bar), &a) in scratch.iter_mut().zip(j_bar).zip(column) {
-                            *sum = j_bar.fma(a, *sum);
-                        }
-                    }
-                    for (((s_bar, &tanh), &u_bar), &mixed) in
-                        s_bar.iter_mut().zip(tanh).zip(u_bar).zip(scratch.iter())
-                    {
-                        *s_bar += tanh.fma(u_bar, (T::ONE - tanh * tanh) * mixed);
-                    }
+                    let (pull, s_bar) = (&pull[b * span..(b + 1) * span], &mut levels[0][row]);
+                    let (x, v) = (&x[b * n..(b + 1) * n], &v[b * (n + 1)..(b + 1) * (n + 1)]);
+                    close_row(s_bar, tanh, pull, &opening[w..]);
                     let x_bar = &mut x_bar[b * n..(b + 1) * n];
                     for (j, x_bar) in x_bar.iter_mut().enumerate() {
                         let turned = dot(&frame.quadratic[(j + 1) * (n + 1)..(j + 2) * (n + 1)], v);
                         *x_bar = turned + dot(&opening[(j + 1) * w..(j + 2) * w], s_bar);
                     }
-                    if !*with_parameters {
-                        continue;
-                    }
+                    let Some(sums) = sums.as_deref_mut() else { continue };
                     let record = &mut records[b * stride..(b + 1) * stride];
-                    for (sum, &s_bar) in record[..w].iter_mut().zip(s_bar.iter()) {
-                        *sum += s_bar;
-                    }
-                    for (sum, &v) in record[kappa.clone()].iter_mut().zip(v) {
-                        *sum += v;
-                    }
-                    axpy(t, v, &mut quadratic[..n + 1]);
-                    for (&x, sum) in x.iter().zip(quadratic[n + 1..].chunks_exact_mut(n + 1)) {
+                    sum_opening(&mut sums.weights[0], &mut record[..w], [s_bar, tanh, back], pull, (t, x), v);
+                    axpy(T::ONE, v, &mut record[kappa.clone()]);
+                    axpy(t, v, &mut sums.quadratic[..n + 1]);
+                    for (&x, sum) in x.iter().zip(sums.quadratic[n + 1..].chunks_exact_mut(n + 1)) {
                         axpy(x, v, sum);
-                    }
-                    let (time, space) = weights[0].split_at_mut(w);
-                    for (((sum, &s_bar), &tanh), &back) in
-                        time.iter_mut().zip(s_bar.iter()).zip(tanh).zip(back)
-                    {
-                        *sum += s_bar.fma(t, tanh * back * v[0]);
-                    }
-                    let points = x.iter().zip(&v[1..]);
-                    for ((sum, j_bar), (&x, &v)) in
-                        space.chunks_exact_mut(w).zip(j_bar.chunks_exact(w)).zip(points)
-                    {
-                        let bars = s_bar.iter().zip(j_bar);
-                        for (((sum, (&s_bar, &j_bar)), &tanh), &back) in
-                            sum.iter_mut().zip(bars).zip(tanh).zip(back)
-                        {
-                            *sum += s_bar.fma(x, tanh * back.fma(v, j_bar));
-                        }
                     }
                 }
             },
@@ -306,25 +270,25 @@ impl<T: Real> CotMap<T> {
     }
 
     /// After the last stage: what the constants of the trajectory pass on, and ρ̄ in the records.
-    pub(super) fn close_parameters(&self, bars: &mut Bars<T>, records: &mut [T], rows: usize) {
+    pub(super) fn close_parameters(&self, sums: &mut Sums<T>, records: &mut [T], rows: usize) {
         let (n, w, r) = (self.layout.shape.target, self.layout.shape.width, self.layout.shape.rank);
         let (d, stride) = (self.layout.inputs, self.layout.record);
         let two = T::from_f64(2.0);
         let opening = &self.parameters[self.layout.weights[0].clone()][w..w * (n + 1)];
         // ‖A₀ˣ_j‖²: Ā₀ˣ += 2 diag(Σλd₀) A₀ˣ.
-        for (sum, column) in bars.weights[0][w..].chunks_exact_mut(w).zip(opening.chunks_exact(w)) {
-            for ((sum, &a), &bend) in sum.iter_mut().zip(column).zip(&bars.bend) {
+        for (sum, column) in sums.weights[0][w..].chunks_exact_mut(w).zip(opening.chunks_exact(w)) {
+            for ((sum, &a), &bend) in sum.iter_mut().zip(column).zip(&sums.bend) {
                 *sum = (two * a).fma(bend, *sum);
             }
         }
         // Q = Aᵗˣ(Aᵗˣ)ᵀ: Āᵗˣ = (Q̄ + Q̄ᵀ)Aᵗˣ; ‖Aˣ‖²_F: Āˣ += 2(Σλ)Aˣ.
         let quadratic = &self.parameters[self.layout.quadratic.clone()];
         let rows_of = columns(quadratic, n + 1, r, d);
-        let bar = columns(&bars.quadratic, n + 1, n + 1, n + 1);
-        product(columns_mut(&mut bars.quadratic_rows, n + 1, r, n + 1), Accum::Replace, bar, rows_of);
-        product(columns_mut(&mut bars.quadratic_rows, n + 1, r, n + 1), Accum::Add, bar.transpose(), rows_of);
-        let trace_bar = T::from_f64(2.0 * bars.lambda);
-        for (sum, column) in bars.quadratic_rows.chunks_exact_mut(n + 1).zip(quadratic.chunks_exact(d)) {
+        let bar = columns(&sums.quadratic, n + 1, n + 1, n + 1);
+        product(columns_mut(&mut sums.quadratic_rows, n + 1, r, n + 1), Accum::Replace, bar, rows_of);
+        product(columns_mut(&mut sums.quadratic_rows, n + 1, r, n + 1), Accum::Add, bar.transpose(), rows_of);
+        let trace_bar = T::from_f64(2.0 * sums.lambda);
+        for (sum, column) in sums.quadratic_rows.chunks_exact_mut(n + 1).zip(quadratic.chunks_exact(d)) {
             axpy(trace_bar, &column[1..n + 1], &mut sum[1..]);
         }
         // κ = Aᵗˣρ + bᵗˣ: ρ̄ = (Aᵗˣ)ᵀκ̄.
@@ -334,36 +298,177 @@ impl<T: Real> CotMap<T> {
     }
 }
 
-/// With `from` = (δ̄, τ, g, S): s̄ = h g σ''(δ̄ − 2λτS) and the layer's own share h(τδ̄ + λSσ'') of ḡ.
+/// One row of the opening layer, with `to` = (s̄₀, ḡ₀, [u₀ | J₀]) and `from` = (u₀, τ₀, g₀): δ̄₀ = A₀ᵗˣ v,
+/// s̄₀ = g₀(1 − τ₀²)(δ̄₀ − 2λτ₀S₀), ḡ₀ = τ₀δ̄₀ + λS₀(1 − τ₀²), J₀ = τ₀A₀ˣ, and `bend` grows by λg₀(1 − τ₀²).
 #[inline(always)]
-fn climb_row<T: Real>(s_bar: &mut [T], g_bar: &mut [T], from: [&[T]; 4], lambda: T, h: T) {
+fn climb_opening<T: Real>(
+    to: [&mut [T]; 3],
+    from: [&[T]; 3],
+    opening: &[T],
+    squares: &[T],
+    v: &[T],
+    lambda: T,
+    mut bend: Option<&mut [T]>,
+) {
+    let ([s_bar, g_bar, block], [value, tanh, back]) = (to, from);
     let w = s_bar.len();
-    let [delta_bar, tanh, back, squares] = from.map(|slice| &slice[..w]);
-    let g_bar = &mut g_bar[..w];
-    for i in 0..w {
-        let slope = tanh[i];
-        let second = h * (T::ONE - slope * slope);
-        let bend = lambda * squares[i];
-        s_bar[i] = back[i] * second * (delta_bar[i] - (slope + slope) * bend);
-        g_bar[i] = (h * slope).fma(delta_bar[i], second * bend);
-    }
+    let (u, jacobian) = block.split_at_mut(w);
+    sweep!(w, |at, LANES| {
+        let (tanh, back) = (lanes::<T, LANES>(tanh, at), lanes::<T, LANES>(back, at));
+        let mut delta_bar = [T::ZERO; LANES];
+        for (&v, column) in v.iter().zip(opening.chunks_exact(w)) {
+            let a = lanes::<T, LANES>(column, at);
+            for l in 0..LANES {
+                delta_bar[l] = a[l].fma(v, delta_bar[l]);
+            }
+        }
+        let squares = lanes::<T, LANES>(squares, at);
+        let (s_bar, g_bar) = (lanes_mut::<T, LANES>(s_bar, at), lanes_mut::<T, LANES>(g_bar, at));
+        let mut second = [T::ZERO; LANES];
+        for l in 0..LANES {
+            let bent = lambda * squares[l];
+            second[l] = T::ONE - tanh[l] * tanh[l];
+            s_bar[l] = back[l] * second[l] * (delta_bar[l] - (tanh[l] + tanh[l]) * bent);
+            g_bar[l] = tanh[l].fma(delta_bar[l], second[l] * bent);
+        }
+        if let Some(bend) = &mut bend {
+            let sum = lanes_mut::<T, LANES>(bend, at);
+            for l in 0..LANES {
+                sum[l] = (lambda * back[l]).fma(second[l], sum[l]);
+            }
+        }
+        *lanes_mut::<T, LANES>(u, at) = *lanes(value, at);
+        for (j, column) in jacobian.chunks_exact_mut(w).zip(opening[w..].chunks_exact(w)) {
+            let (j, a) = (lanes_mut::<T, LANES>(j, at), lanes::<T, LANES>(column, at));
+            for l in 0..LANES {
+                j[l] = tanh[l] * a[l];
+            }
+        }
+    });
+}
+
+/// One row of layer i ≥ 1: s̄ = h g σ''(δ̄ − 2λτS), M̄ = 2λ h g σ'' M, δ = hτg, and δ̄ becomes
+/// ḡ_i = ḡ_{i−1} + h(τδ̄ + λSσ''), S = rowsum(M²).
+#[inline(always)]
+fn climb_row<T: Real>(
+    bar: &mut [T],
+    delta: &mut [T],
+    delta_bar: &mut [T],
+    turn: &[T],
+    back: &[T],
+    g_below: &[T],
+    lambda: T,
+    h: T,
+) {
+    let w = delta.len();
+    let (s_bar, m_bar) = bar.split_at_mut(w);
+    let (tanh, jacobian) = turn.split_at(w);
+    let twice = lambda + lambda;
+    sweep!(w, |at, LANES| {
+        let mut squares = [T::ZERO; LANES];
+        for column in jacobian.chunks_exact(w) {
+            let m = lanes::<T, LANES>(column, at);
+            for l in 0..LANES {
+                squares[l] = m[l].fma(m[l], squares[l]);
+            }
+        }
+        let (tanh, back) = (lanes::<T, LANES>(tanh, at), lanes::<T, LANES>(back, at));
+        let g_below = lanes::<T, LANES>(g_below, at);
+        let (s_bar, delta) = (lanes_mut::<T, LANES>(s_bar, at), lanes_mut::<T, LANES>(delta, at));
+        let delta_bar = lanes_mut::<T, LANES>(delta_bar, at);
+        let mut scale = [T::ZERO; LANES];
+        for l in 0..LANES {
+            let second = h * (T::ONE - tanh[l] * tanh[l]);
+            let bent = lambda * squares[l];
+            let curved = back[l] * second;
+            s_bar[l] = curved * (delta_bar[l] - (tanh[l] + tanh[l]) * bent);
+            delta_bar[l] = (h * tanh[l]).fma(delta_bar[l], second * bent) + g_below[l];
+            delta[l] = h * tanh[l] * back[l];
+            scale[l] = twice * curved;
+        }
+        for (m_bar, m) in m_bar.chunks_exact_mut(w).zip(jacobian.chunks_exact(w)) {
+            let (m_bar, m) = (lanes_mut::<T, LANES>(m_bar, at), lanes::<T, LANES>(m, at));
+            for l in 0..LANES {
+                m_bar[l] = scale[l] * m[l];
+            }
+        }
+    });
 }
 
 /// s̄ += h(τū + σ'' rowsum(J̄M)), M̄ += hτJ̄.
 #[inline(always)]
-fn descend_row<T: Real>(bar: &mut [T], pull: &[T], turn: &[T], scratch: &mut [T], h: T) {
-    let w = scratch.len();
+fn descend_row<T: Real>(bar: &mut [T], pull: &[T], turn: &[T], w: usize, h: T) {
     let (s_bar, m_bar) = bar.split_at_mut(w);
     let ((u_bar, j_bar), (tanh, m)) = (pull.split_at(w), turn.split_at(w));
-    scratch.fill(T::ZERO);
-    for ((m_bar, j_bar), m) in m_bar.chunks_exact_mut(w).zip(j_bar.chunks_exact(w)).zip(m.chunks_exact(w)) {
-        let (m_bar, j_bar, m, tanh) = (&mut m_bar[..w], &j_bar[..w], &m[..w], &tanh[..w]);
-        for i in 0..w {
-            scratch[i] = j_bar[i].fma(m[i], scratch[i]);
-            m_bar[i] = (h * tanh[i]).fma(j_bar[i], m_bar[i]);
+    sweep!(w, |at, LANES| {
+        let tanh = lanes::<T, LANES>(tanh, at);
+        let mut mixed = [T::ZERO; LANES];
+        let all = m_bar.chunks_exact_mut(w).zip(j_bar.chunks_exact(w)).zip(m.chunks_exact(w));
+        for ((m_bar, j_bar), m) in all {
+            let m_bar = lanes_mut::<T, LANES>(m_bar, at);
+            let (j_bar, m) = (lanes::<T, LANES>(j_bar, at), lanes::<T, LANES>(m, at));
+            for l in 0..LANES {
+                mixed[l] = j_bar[l].fma(m[l], mixed[l]);
+                m_bar[l] = (h * tanh[l]).fma(j_bar[l], m_bar[l]);
+            }
         }
-    }
-    for (((s_bar, &tanh), &u_bar), &mixed) in s_bar.iter_mut().zip(tanh).zip(u_bar).zip(scratch.iter()) {
-        *s_bar = h.fma(tanh.fma(u_bar, (T::ONE - tanh * tanh) * mixed), *s_bar);
-    }
+        let (s_bar, u_bar) = (lanes_mut::<T, LANES>(s_bar, at), lanes::<T, LANES>(u_bar, at));
+        for l in 0..LANES {
+            let second = T::ONE - tanh[l] * tanh[l];
+            s_bar[l] = h.fma(tanh[l].fma(u_bar[l], second * mixed[l]), s_bar[l]);
+        }
+    });
+}
+
+/// s̄₀ += τ₀ū₀ + (1 − τ₀²) rowsum(J̄₀A₀ˣ).
+#[inline(always)]
+fn close_row<T: Real>(s_bar: &mut [T], tanh: &[T], pull: &[T], space: &[T]) {
+    let w = s_bar.len();
+    let (u_bar, j_bar) = pull.split_at(w);
+    sweep!(w, |at, LANES| {
+        let mut mixed = [T::ZERO; LANES];
+        for (j_bar, column) in j_bar.chunks_exact(w).zip(space.chunks_exact(w)) {
+            let (j_bar, a) = (lanes::<T, LANES>(j_bar, at), lanes::<T, LANES>(column, at));
+            for l in 0..LANES {
+                mixed[l] = j_bar[l].fma(a[l], mixed[l]);
+            }
+        }
+        let (tanh, u_bar) = (lanes::<T, LANES>(tanh, at), lanes::<T, LANES>(u_bar, at));
+        let s_bar = lanes_mut::<T, LANES>(s_bar, at);
+        for l in 0..LANES {
+            s_bar[l] += tanh[l].fma(u_bar[l], (T::ONE - tanh[l] * tanh[l]) * mixed[l]);
+        }
+    });
+}
+
+/// With `from` = (s̄₀, τ₀, g₀): Ā₀ᵗ += s̄₀t + δ₀v₀, Ā₀ˣ += s̄₀xᵀ + δ₀vᵀ + τ₀J̄₀, and the record grows by s̄₀.
+#[inline(always)]
+fn sum_opening<T: Real>(
+    sums: &mut [T],
+    record: &mut [T],
+    from: [&[T]; 3],
+    pull: &[T],
+    (t, x): (T, &[T]),
+    v: &[T],
+) {
+    let [s_bar, tanh, back] = from;
+    let w = s_bar.len();
+    let (time, space) = sums.split_at_mut(w);
+    sweep!(w, |at, LANES| {
+        let s_bar = lanes::<T, LANES>(s_bar, at);
+        let (tanh, back) = (lanes::<T, LANES>(tanh, at), lanes::<T, LANES>(back, at));
+        let (record, time) = (lanes_mut::<T, LANES>(record, at), lanes_mut::<T, LANES>(time, at));
+        for l in 0..LANES {
+            record[l] += s_bar[l];
+            time[l] += s_bar[l].fma(t, tanh[l] * back[l] * v[0]);
+        }
+        let points = x.iter().zip(&v[1..]);
+        let all = space.chunks_exact_mut(w).zip(pull[w..].chunks_exact(w)).zip(points);
+        for ((sum, j_bar), (&x, &v)) in all {
+            let (sum, j_bar) = (lanes_mut::<T, LANES>(sum, at), lanes::<T, LANES>(j_bar, at));
+            for l in 0..LANES {
+                sum[l] += s_bar[l].fma(x, tanh[l] * back[l].fma(v, j_bar[l]));
+            }
+        }
+    });
 }

@@ -7,8 +7,8 @@
 //! k̄_s = h (b_s X̄ + a_{s+1} x̄_{s+1}),   x̄_s = (∂k_s/∂x_s)ᵀ k̄_s + …,   and X̄ + Σ_s x̄_s is the adjoint of its start.
 
 use super::CotMap;
-use super::adjoint::Bars;
-use super::potential::{Frame, Stage, Wanted};
+use super::adjoint::{Bars, Sums};
+use super::potential::{Frame, Scratch, Stage, Wanted};
 use crate::kernel::Real;
 use crate::map::HALF_LOG_TWO_PI;
 use crate::map::batch::Contexts;
@@ -55,78 +55,41 @@ pub(super) struct Objective {
     pub hjb: f64,
 }
 
-/// Everything a fixed number of rows needs, sized once; each row's numbers depend on no other row.
+/// A fixed number of rows and what comes of them; each row's numbers depend on no other row.
 #[derive(Debug)]
 pub(super) struct Shard<T> {
-    /// One stage that is used again and again, or every stage of the trajectory.
-    stages: Vec<Stage<T>>,
-    delta: Vec<T>,
     /// The state x, n a row.
     pub x: Vec<T>,
-    point: Vec<T>,
-    slope: Vec<T>,
-    /// x of every stage, where a reverse pass is to follow.
-    inputs: Vec<T>,
     /// ℓ of each row.
     pub log_det: Vec<f64>,
     /// c of each row.
     pub transport: Vec<f64>,
     /// r of each row.
     pub hjb: Vec<f64>,
-    pub bars: Option<Bars<T>>,
-    v: Vec<T>,
     /// Adjoint of the state; after the reverse pass, of the x the trajectory started from.
     pub x_bar: Vec<T>,
-    /// Adjoints of the four stages' x.
-    stage_bar: Vec<T>,
+    /// Adjoints of the parameters, where they are wanted.
+    pub sums: Option<Sums<T>>,
     /// The objective, summed over rows.
     pub loss: f64,
 }
 
 impl<T: Real> Shard<T> {
-    /// Room for `rows` rows that only go forwards.
-    pub(super) fn new(map: &CotMap<T>, rows: usize, with_laplacian: bool) -> Self {
-        let wanted = if with_laplacian { Wanted::Laplacian } else { Wanted::Gradient };
-        Self::with_stages(map, rows, vec![Stage::new(map, rows, wanted)])
-    }
-
-    /// Room for `rows` rows and a reverse pass over `kept` stages, or over stages recomputed when `kept` is 0.
-    pub(super) fn with_adjoints(
-        map: &CotMap<T>,
-        rows: usize,
-        steps: usize,
-        kept: usize,
-        with_parameters: bool,
-    ) -> Self {
+    pub(super) fn new(map: &CotMap<T>, rows: usize) -> Self {
         let n = map.layout.shape.target;
-        let stages = (0..kept.max(1)).map(|_| Stage::new(map, rows, Wanted::Adjoint)).collect();
-        let mut shard = Self::with_stages(map, rows, stages);
-        shard.bars = Some(Bars::new(map, rows, with_parameters));
-        shard.inputs = vec![T::ZERO; 4 * steps * n * rows];
-        shard.v = vec![T::ZERO; (n + 1) * rows];
-        shard.x_bar = vec![T::ZERO; n * rows];
-        shard.stage_bar = vec![T::ZERO; n * rows];
-        shard
-    }
-
-    fn with_stages(map: &CotMap<T>, rows: usize, stages: Vec<Stage<T>>) -> Self {
-        let (n, w) = (map.layout.shape.target, map.layout.shape.width);
         Self {
-            stages,
-            delta: vec![T::ZERO; w * rows],
             x: vec![T::ZERO; n * rows],
-            point: vec![T::ZERO; n * rows],
-            slope: vec![T::ZERO; n * rows],
-            inputs: Vec::new(),
             log_det: vec![0.0; rows],
             transport: vec![0.0; rows],
             hjb: vec![0.0; rows],
-            bars: None,
-            v: Vec::new(),
-            x_bar: Vec::new(),
-            stage_bar: Vec::new(),
+            x_bar: vec![T::ZERO; n * rows],
+            sums: None,
             loss: 0.0,
         }
+    }
+
+    pub(super) fn with_sums(map: &CotMap<T>, rows: usize) -> Self {
+        Self { sums: Some(Sums::new(map)), ..Self::new(map, rows) }
     }
 
     /// ½‖x(1)‖² + (n/2) log 2π − ℓ(1) of row b.
@@ -140,6 +103,40 @@ impl<T: Real> Shard<T> {
         (0..rows)
             .find(|&b| !self.log_det[b].is_finite() || self.x[b * n..(b + 1) * n].iter().any(|x| !x.finite()))
     }
+}
+
+/// The memory of a journey, for one shard after another: a thread's activations stay in its caches.
+#[derive(Debug)]
+pub(super) struct Track<T> {
+    /// One stage that is used again and again, or every stage of the trajectory.
+    stages: Vec<Stage<T>>,
+    scratch: Scratch<T>,
+    bars: Option<Bars<T>>,
+    point: Vec<T>,
+    slope: Vec<T>,
+    /// x of every stage, where a reverse pass is to follow.
+    inputs: Vec<T>,
+    v: Vec<T>,
+    /// Adjoints of the four stages' x.
+    stage_bar: Vec<T>,
+}
+
+impl<T: Real> Track<T> {
+    /// For `rows` rows and, where a reverse pass is wanted, `kept` stages, or 0 to evaluate them again.
+    pub(super) fn new(map: &CotMap<T>, rows: usize, wanted: Wanted, kept: usize) -> Self {
+        let n = map.layout.shape.target;
+        let reverse = |length: usize| vec![T::ZERO; if wanted == Wanted::Adjoint { length } else { 0 }];
+        Self {
+            stages: (0..kept.max(1)).map(|_| Stage::new(map, rows, wanted)).collect(),
+            scratch: Scratch::new(map, rows, wanted),
+            bars: (wanted == Wanted::Adjoint).then(|| Bars::new(map, rows)),
+            point: vec![T::ZERO; n * rows],
+            slope: vec![T::ZERO; n * rows],
+            inputs: Vec::new(),
+            v: reverse((n + 1) * rows),
+            stage_bar: reverse(n * rows),
+        }
+    }
 
     fn keeps(&self, steps: usize) -> bool {
         self.stages.len() >= 4 * steps
@@ -151,6 +148,7 @@ impl<T: Real> CotMap<T> {
     pub(super) fn integrate(
         &self,
         frame: &Frame<T>,
+        track: &mut Track<T>,
         shard: &mut Shard<T>,
         contexts: Contexts<'_, T>,
         rows: usize,
@@ -159,9 +157,10 @@ impl<T: Real> CotMap<T> {
     ) {
         let n = self.layout.shape.target;
         let size = journey.size();
-        let keeps = remember && shard.keeps(journey.steps);
-        let Shard { stages, delta, x, point, slope, inputs, log_det, transport, hjb, .. } = shard;
-        let with_laplacian = stages[0].cols > 1;
+        let keeps = remember && track.keeps(journey.steps);
+        let Track { stages, scratch, point, slope, inputs, .. } = track;
+        let Shard { x, log_det, transport, hjb, .. } = shard;
+        let with_laplacian = stages[0].wanted != Wanted::Gradient;
         let (x, point, slope) = (&mut x[..n * rows], &mut point[..n * rows], &mut slope[..n * rows]);
         if remember && inputs.len() < 4 * journey.steps * n * rows {
             inputs.resize(4 * journey.steps * n * rows, T::ZERO);
@@ -179,7 +178,7 @@ impl<T: Real> CotMap<T> {
                 }
                 let stage = &mut stages[if keeps { index } else { 0 }];
                 let time = T::from_f64(journey.time(k, s));
-                self.evaluate(frame, stage, delta, contexts, time, point, rows);
+                self.evaluate(frame, stage, scratch, contexts, time, point, rows);
                 let share = T::from_f64(WEIGHTS[s]);
                 let ahead = T::from_f64(if s < 3 { -size * NODES[s + 1] } else { 0.0 });
                 for b in 0..rows {
@@ -211,6 +210,7 @@ impl<T: Real> CotMap<T> {
     pub(super) fn pull_back(
         &self,
         frame: &Frame<T>,
+        track: &mut Track<T>,
         shard: &mut Shard<T>,
         contexts: Contexts<'_, T>,
         rows: usize,
@@ -220,10 +220,13 @@ impl<T: Real> CotMap<T> {
     ) {
         let n = self.layout.shape.target;
         let size = journey.size();
-        let keeps = shard.keeps(journey.steps);
-        let Shard { stages, delta, x, inputs, bars, v, x_bar, stage_bar, slope: next, .. } = shard;
-        let bars = bars.as_mut().expect("a shard with adjoints");
-        bars.clear();
+        let keeps = track.keeps(journey.steps);
+        let Track { stages, scratch, bars, inputs, v, stage_bar, slope: next, .. } = track;
+        let Shard { x, x_bar, sums, .. } = shard;
+        let bars = bars.as_mut().expect("a track for the reverse pass");
+        if let Some(sums) = sums {
+            sums.clear();
+        }
         records.fill(T::ZERO);
         let (x_bar, stage_bar, next) =
             (&mut x_bar[..n * rows], &mut stage_bar[..n * rows], &mut next[..n * rows]);
@@ -239,7 +242,7 @@ impl<T: Real> CotMap<T> {
                 let time = T::from_f64(journey.time(k, s));
                 let stage = &mut stages[if keeps { index } else { 0 }];
                 if !keeps {
-                    self.evaluate(frame, stage, delta, contexts, time, x, rows);
+                    self.evaluate(frame, stage, scratch, contexts, time, x, rows);
                 }
                 let share = objective.weight * size * WEIGHTS[s];
                 let (direct, onward) = (
@@ -261,7 +264,8 @@ impl<T: Real> CotMap<T> {
                     }
                 }
                 let adjoint = (&v[..(n + 1) * rows], T::from_f64(share));
-                self.pull_stage(frame, stage, bars, records, (time, x), adjoint, rows, stage_bar);
+                let (at, sums) = ((time, x), sums.as_mut());
+                self.pull_stage(frame, stage, scratch, bars, sums, records, at, adjoint, rows, stage_bar);
                 for (next, &bar) in next.iter_mut().zip(stage_bar.iter()) {
                     *next += bar;
                 }

@@ -2,7 +2,8 @@
 
 use rayon::prelude::*;
 
-use super::flow::{Journey, Shard};
+use super::flow::{Journey, Shard, Track};
+use super::potential::Wanted;
 use super::{CotMap, check_steps};
 use crate::kernel::Real;
 use crate::map::Inversion;
@@ -42,17 +43,20 @@ impl<T: Real> CotMap<T> {
         let outputs =
             x.par_chunks_mut(EVALUATION_ROWS * n).zip(residuals.par_chunks_mut(EVALUATION_ROWS)).enumerate();
         outputs.try_for_each_init(
-            || Shard::new(self, EVALUATION_ROWS, false),
-            |shard, (index, (x, residuals))| {
+            || {
+                let track = Track::new(self, EVALUATION_ROWS, Wanted::Gradient, 0);
+                (track, Shard::new(self, EVALUATION_ROWS))
+            },
+            |(track, shard), (index, (x, residuals))| {
                 let (rows, first) = (residuals.len(), index * EVALUATION_ROWS);
                 let index = Some(&observation[first..first + rows]);
                 let contexts = Contexts { records: &records, stride, index };
                 let z = &z[first * n..(first + rows) * n];
                 shard.x[..rows * n].copy_from_slice(z);
-                self.integrate(&frame, shard, contexts, rows, Journey::to_data(steps), false);
+                self.integrate(&frame, track, shard, contexts, rows, Journey::to_data(steps), false);
                 self.check_shard(shard, rows, first)?;
                 x.copy_from_slice(&shard.x[..rows * n]);
-                self.integrate(&frame, shard, contexts, rows, Journey::to_reference(steps), false);
+                self.integrate(&frame, track, shard, contexts, rows, Journey::to_reference(steps), false);
                 self.check_shard(shard, rows, first)?;
                 for (b, residual) in residuals.iter_mut().enumerate() {
                     let pairs = shard.x[b * n..(b + 1) * n].iter().zip(&z[b * n..(b + 1) * n]);

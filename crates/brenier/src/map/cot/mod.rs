@@ -31,7 +31,8 @@ use super::batch::{Contexts, EVALUATION_ROWS, check_batch, check_parameters};
 use super::{ConditionalMap, TensorSpec};
 use crate::kernel::Real;
 use crate::{Error, Result};
-use flow::{Journey, Objective, Shard};
+use flow::{Journey, Objective, Shard, Track};
+use potential::Wanted;
 use shape::Layout;
 
 /// How the flow is integrated and what training adds to the likelihood.
@@ -164,13 +165,16 @@ impl<T: Real> CotMap<T> {
             .zip(costs.transport.par_chunks_mut(EVALUATION_ROWS))
             .zip(costs.hjb.par_chunks_mut(EVALUATION_ROWS));
         x.par_chunks(EVALUATION_ROWS * n).enumerate().zip(outputs).try_for_each_init(
-            || (Shard::new(self, EVALUATION_ROWS, true), vec![T::ZERO; EVALUATION_ROWS * stride]),
-            |(shard, records), ((index, x), (((z, log_det), transport), hjb))| {
+            || {
+                let track = Track::new(self, EVALUATION_ROWS, Wanted::Laplacian, 0);
+                (track, Shard::new(self, EVALUATION_ROWS), vec![T::ZERO; EVALUATION_ROWS * stride])
+            },
+            |(track, shard, records), ((index, x), (((z, log_det), transport), hjb))| {
                 let rows = log_det.len();
                 self.contexts(&y[index * EVALUATION_ROWS * m..][..rows * m], records, rows);
                 let contexts = Contexts { records, stride, index: None };
                 shard.x[..rows * n].copy_from_slice(x);
-                self.integrate(&frame, shard, contexts, rows, Journey::to_reference(steps), false);
+                self.integrate(&frame, track, shard, contexts, rows, Journey::to_reference(steps), false);
                 self.check_shard(shard, rows, index * EVALUATION_ROWS)?;
                 z.copy_from_slice(&shard.x[..rows * n]);
                 log_det.copy_from_slice(&shard.log_det[..rows]);
@@ -249,20 +253,20 @@ impl<T: Real> ConditionalMap<T> for CotMap<T> {
         let outputs = out.par_chunks_mut(shard_rows).zip(gradient.par_chunks_mut(shard_rows * n));
         x.par_chunks(shard_rows * n).enumerate().zip(outputs).try_for_each_init(
             || {
-                let shard = Shard::with_adjoints(self, shard_rows, steps, 0, false);
-                (shard, vec![T::ZERO; shard_rows * stride])
+                let track = Track::new(self, shard_rows, Wanted::Adjoint, 0);
+                (track, Shard::new(self, shard_rows), vec![T::ZERO; shard_rows * stride])
             },
-            |(shard, records), ((index, x), (out, gradient))| {
+            |(track, shard, records), ((index, x), (out, gradient))| {
                 let rows = out.len();
                 self.contexts(&y[index * shard_rows * m..][..rows * m], records, rows);
                 let contexts = Contexts { records, stride, index: None };
                 shard.x[..rows * n].copy_from_slice(x);
-                self.integrate(&frame, shard, contexts, rows, journey, true);
+                self.integrate(&frame, track, shard, contexts, rows, journey, true);
                 self.check_shard(shard, rows, index * shard_rows)?;
                 for (b, out) in out.iter_mut().enumerate() {
                     *out = -shard.row_loss(b, n);
                 }
-                self.pull_back(&frame, shard, contexts, rows, journey, objective, &mut []);
+                self.pull_back(&frame, track, shard, contexts, rows, journey, objective, &mut []);
                 gradient.copy_from_slice(&shard.x_bar[..rows * n]);
                 Ok(())
             },

@@ -13,7 +13,9 @@
 use faer::Accum;
 
 use super::CotMap;
-use crate::kernel::{Real, axpy, columns, columns_mut, dot, log_cosh, product, vectorised};
+use crate::kernel::{
+    Real, axpy, columns, columns_mut, dot, fold, lanes, lanes_mut, log_cosh, product, sweep, vectorised,
+};
 use crate::map::batch::Contexts;
 
 /// What depends on the parameters alone, refreshed once per pass.
@@ -25,13 +27,15 @@ pub(super) struct Frame<T> {
     pub quadratic: Vec<T>,
     /// ‖Aˣ‖²_F.
     pub trace: T,
+    /// A₁ᵀ, …, A_Lᵀ, so that every product reads its left factor by columns.
+    pub turned: Vec<Vec<T>>,
 }
 
 /// What layer i keeps of one evaluation.
 #[derive(Debug)]
 pub(super) struct Level<T> {
-    /// i < L: [u_i | J_i] of every row, then, for the reverse pass, ḡ_i of every row.
-    pub block: Vec<T>,
+    /// i < L, where a reverse pass is to follow: u_i of every row.
+    pub value: Vec<T>,
     /// τ₀ of every row, or [τ_i | M_i] for i ≥ 1.
     pub turn: Vec<T>,
     /// i < L: g_i of every row.
@@ -46,35 +50,58 @@ pub(super) struct Stage<T> {
     pub gradient: Vec<T>,
     /// ΔₓΦ of each row.
     pub laplacian: Vec<T>,
-    /// Columns of a block per row: n + 1, or 1 where no Laplacian is wanted.
-    pub cols: usize,
+    pub wanted: Wanted,
 }
 
 /// What a stage must leave behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// ∇Φ.
+    /// ∇ₓΦ alone.
     Gradient,
-    /// ∇Φ and ΔΦ.
+    /// ∂ₜΦ, ∇ₓΦ and ΔₓΦ.
     Laplacian,
-    /// Both, and room for the reverse pass.
+    /// The same, and what the reverse pass needs.
     Adjoint,
+}
+
+impl Wanted {
+    /// Columns of a block per row: n + 1, or 1 where no Laplacian is wanted.
+    fn cols(self, n: usize) -> usize {
+        if self == Self::Gradient { 1 } else { n + 1 }
+    }
 }
 
 impl<T: Real> Stage<T> {
     pub(super) fn new(map: &CotMap<T>, rows: usize, wanted: Wanted) -> Self {
         let (n, w, residual) = (map.layout.shape.target, map.layout.shape.width, map.layout.residual);
-        let cols = if wanted == Wanted::Gradient { 1 } else { n + 1 };
-        let tail = usize::from(wanted == Wanted::Adjoint);
+        let cols = wanted.cols(n);
         let zeros = |length: usize| vec![T::ZERO; length];
         let levels = (0..=residual)
             .map(|i| Level {
-                block: zeros(if i < residual { w * (cols + tail) * rows } else { 0 }),
+                value: zeros(if i < residual && wanted == Wanted::Adjoint { w * rows } else { 0 }),
                 turn: zeros(if i == 0 { w * rows } else { w * cols * rows }),
                 back: zeros(if i < residual { w * rows } else { 0 }),
             })
             .collect();
-        Self { levels, gradient: zeros((n + 1) * rows), laplacian: zeros(rows), cols }
+        Self { levels, gradient: zeros((n + 1) * rows), laplacian: zeros(rows), wanted }
+    }
+}
+
+/// What one evaluation needs on the way and nobody afterwards.
+#[derive(Debug)]
+pub(super) struct Scratch<T> {
+    /// i < L: [u_i | J_i] of every row, then, for the reverse pass, ḡ_i of every row.
+    pub blocks: Vec<Vec<T>>,
+    /// δ_i of every row.
+    pub delta: Vec<T>,
+}
+
+impl<T: Real> Scratch<T> {
+    pub(super) fn new(map: &CotMap<T>, rows: usize, wanted: Wanted) -> Self {
+        let (n, w) = (map.layout.shape.target, map.layout.shape.width);
+        let cols = wanted.cols(n) + usize::from(wanted == Wanted::Adjoint);
+        let blocks = (0..map.layout.residual).map(|_| vec![T::ZERO; w * cols * rows]).collect();
+        Self { blocks, delta: vec![T::ZERO; w * rows] }
     }
 }
 
@@ -82,7 +109,7 @@ impl<T: Real> CotMap<T> {
     /// Bytes of a [`Stage`] for the reverse pass of `rows` rows.
     pub(super) fn stage_bytes(&self, rows: usize) -> usize {
         let (n, w, residual) = (self.layout.shape.target, self.layout.shape.width, self.layout.residual);
-        let per_row = residual * w * (2 * n + 4) + w + n + 2;
+        let per_row = residual * w * (n + 3) + w + n + 2;
         per_row.saturating_mul(rows).saturating_mul(size_of::<T>())
     }
 
@@ -93,8 +120,13 @@ impl<T: Real> CotMap<T> {
 
     pub(super) fn frame(&self) -> Frame<T> {
         let (n, w) = (self.layout.shape.target, self.layout.shape.width);
-        let mut frame =
-            Frame { squares: vec![T::ZERO; w], quadratic: vec![T::ZERO; (n + 1) * (n + 1)], trace: T::ZERO };
+        let zeros = |length: usize| vec![T::ZERO; length];
+        let mut frame = Frame {
+            squares: zeros(w),
+            quadratic: zeros((n + 1) * (n + 1)),
+            trace: T::ZERO,
+            turned: (0..self.layout.residual).map(|_| zeros(w * w)).collect(),
+        };
         self.refresh(&mut frame);
         frame
     }
@@ -114,6 +146,10 @@ impl<T: Real> CotMap<T> {
         let dst = columns_mut(&mut frame.quadratic, n + 1, n + 1, n + 1);
         product(dst, Accum::Replace, quadratic, quadratic.transpose());
         frame.trace = (1..=n).map(|j| frame.quadratic[j * (n + 2)]).sum();
+        for (turned, weight) in frame.turned.iter_mut().zip(&self.layout.weights[1..]) {
+            let weight = columns(&self.parameters[weight.clone()], w, w, w);
+            columns_mut(turned, w, w, w).copy_from(weight.transpose());
+        }
     }
 
     /// The records (A₀ʸy + b₀, ρ = Aʸᵀy, κ = Aᵗˣρ + bᵗˣ) of `count` observations y.
@@ -152,12 +188,12 @@ impl<T: Real> CotMap<T> {
         }
     }
 
-    /// ∂Φ/∂(t, x) and, where the stage has room for Jacobians, ΔₓΦ of every row; `delta` is scratch of w a row.
+    /// What the stage is made for: ∂Φ/∂(t, x) and ΔₓΦ of every row, or ∇ₓΦ alone.
     pub(super) fn evaluate(
         &self,
         frame: &Frame<T>,
         stage: &mut Stage<T>,
-        delta: &mut [T],
+        scratch: &mut Scratch<T>,
         contexts: Contexts<'_, T>,
         t: T,
         x: &[T],
@@ -165,81 +201,85 @@ impl<T: Real> CotMap<T> {
     ) {
         let (n, w, top) = (self.layout.shape.target, self.layout.shape.width, self.layout.residual);
         let h = self.residual_weight();
-        let (cols, span) = (stage.cols, stage.cols * w);
+        let cols = stage.wanted.cols(n);
+        let span = cols * w;
+        let keeps = stage.wanted == Wanted::Adjoint;
         let opening = &self.parameters[self.layout.weights[0].clone()][..w * (n + 1)];
-        let first = &mut stage.levels[0];
+        let Scratch { blocks, delta } = scratch;
+        let Level { value, turn, .. } = &mut stage.levels[0];
+        let block = &mut blocks[0];
         vectorised(
             #[inline(always)]
             || {
                 for b in 0..rows {
-                    let block = &mut first.block[b * span..(b + 1) * span];
-                    let turn = &mut first.turn[b * w..(b + 1) * w];
-                    open_row(block, turn, opening, &contexts.row(b)[..w], t, &x[b * n..(b + 1) * n]);
+                    let block = &mut block[b * span..(b + 1) * span];
+                    let (turn, x) = (&mut turn[b * w..(b + 1) * w], &x[b * n..(b + 1) * n]);
+                    open_row(block, turn, opening, &contexts.row(b)[..w], t, x);
+                    if keeps {
+                        value[b * w..(b + 1) * w].copy_from_slice(&block[..w]);
+                    }
                 }
             },
         );
         for i in 1..=top {
-            let (below, above) = stage.levels.split_at_mut(i);
-            let (below, here) = (&below[i - 1], &mut above[0]);
+            let (below, above) = blocks.split_at_mut(i);
+            let below = &below[i - 1];
             let weight = columns(&self.parameters[self.layout.weights[i].clone()], w, w, w);
-            let dst = columns_mut(&mut here.turn, w, cols * rows, w);
-            product(dst, Accum::Replace, weight, columns(&below.block, w, cols * rows, w));
+            let Level { value, turn, .. } = &mut stage.levels[i];
+            let dst = columns_mut(turn, w, cols * rows, w);
+            product(dst, Accum::Replace, weight, columns(below, w, cols * rows, w));
+            if i == top {
+                break;
+            }
             let bias = &self.parameters[self.layout.biases[i].clone()];
-            let Level { block, turn, .. } = here;
+            let block = &mut above[0];
             vectorised(
                 #[inline(always)]
                 || {
                     for b in 0..rows {
                         let row = b * span..(b + 1) * span;
-                        let turn = &mut turn[row.clone()];
-                        if i == top {
-                            for (s, &bias) in turn[..w].iter_mut().zip(bias) {
-                                *s = log_cosh(*s + bias).1;
-                            }
-                        } else {
-                            let below = &below.block[row.clone()];
-                            residual_row(&mut block[row], turn, below, bias, h);
+                        let block = &mut block[row.clone()];
+                        residual_row(block, &mut turn[row.clone()], &below[row], bias, h);
+                        if keeps {
+                            value[b * w..(b + 1) * w].copy_from_slice(&block[..w]);
                         }
                     }
                 },
             );
         }
         let head = &self.parameters[self.layout.head.clone()];
-        let Stage { levels, laplacian, gradient, .. } = stage;
+        let Stage { levels, laplacian, gradient, wanted } = stage;
         for i in (1..=top).rev() {
             let (below, above) = levels.split_at_mut(i);
-            let (below, here) = (&mut below[i - 1], &above[0]);
-            vectorised(
-                #[inline(always)]
-                || {
-                    for b in 0..rows {
-                        let (tanh, jacobian) = here.turn[b * span..(b + 1) * span].split_at(w);
-                        let back = if i == top { head } else { &here.back[b * w..(b + 1) * w] };
-                        let delta = &mut delta[b * w..(b + 1) * w];
-                        if i == top {
-                            laplacian[b] = T::ZERO;
-                        }
-                        if cols > 1 {
-                            // δ's room holds rowsum(M²) until d is formed.
-                            row_squares(delta, jacobian);
-                            laplacian[b] += h * bend(delta, tanh, back);
-                        }
-                        for ((delta, &tanh), &back) in delta.iter_mut().zip(tanh).zip(back) {
-                            *delta = h * tanh * back;
-                        }
-                    }
-                },
-            );
-            let weight = columns(&self.parameters[self.layout.weights[i].clone()], w, w, w);
-            let dst = columns_mut(&mut below.back, w, rows, w);
-            product(dst, Accum::Replace, weight.transpose(), columns(delta, w, rows, w));
+            let (below, Level { turn, back, .. }) = (&mut below[i - 1], &mut above[0]);
+            let bias = &self.parameters[self.layout.biases[i].clone()];
             vectorised(
                 #[inline(always)]
                 || {
                     for b in 0..rows {
                         let row = b * w..(b + 1) * w;
-                        let back = if i == top { head } else { &here.back[row.clone()] };
-                        for (lower, &upper) in below.back[row].iter_mut().zip(back) {
+                        let (tanh, jacobian) = turn[b * span..(b + 1) * span].split_at_mut(w);
+                        if i == top {
+                            for (s, &bias) in tanh.iter_mut().zip(bias) {
+                                *s = log_cosh(*s + bias).1;
+                            }
+                            laplacian[b] = T::ZERO;
+                        }
+                        let back = if i == top { head } else { &back[row.clone()] };
+                        laplacian[b] += h * turn_row(&mut delta[row], tanh, jacobian, back, h);
+                    }
+                },
+            );
+            let dst = columns_mut(&mut below.back, w, rows, w);
+            let turned = columns(&frame.turned[i - 1], w, w, w);
+            product(dst, Accum::Replace, turned, columns(delta, w, rows, w));
+            vectorised(
+                #[inline(always)]
+                || {
+                    for b in 0..rows {
+                        let row = b * w..(b + 1) * w;
+                        let upper = if i == top { head } else { &back[row.clone()] };
+                        for (lower, &upper) in below.back[row].iter_mut().zip(upper) {
                             *lower += upper;
                         }
                     }
@@ -248,13 +288,14 @@ impl<T: Real> CotMap<T> {
         }
         let first = &levels[0];
         let kappa = self.layout.kappa();
+        let skipped = usize::from(*wanted == Wanted::Gradient);
         vectorised(
             #[inline(always)]
             || {
                 for b in 0..rows {
                     let row = b * w..(b + 1) * w;
-                    let (tanh, back) = (&first.turn[row.clone()], &first.back[row]);
-                    let delta = &mut delta[b * w..(b + 1) * w];
+                    let (tanh, back) = (&first.turn[row.clone()], &first.back[row.clone()]);
+                    let delta = &mut delta[row];
                     if cols > 1 {
                         laplacian[b] += bend(&frame.squares, tanh, back) + frame.trace;
                     }
@@ -267,7 +308,7 @@ impl<T: Real> CotMap<T> {
                     for (j, &x) in x[b * n..(b + 1) * n].iter().enumerate() {
                         axpy(x, &frame.quadratic[(j + 1) * (n + 1)..(j + 2) * (n + 1)], gradient);
                     }
-                    for (gradient, column) in gradient.iter_mut().zip(opening.chunks_exact(w)) {
+                    for (gradient, column) in gradient.iter_mut().zip(opening.chunks_exact(w)).skip(skipped) {
                         *gradient += dot(column, delta);
                     }
                 }
@@ -281,10 +322,11 @@ impl<T: Real> CotMap<T> {
         let (n, m, w) = (self.layout.shape.target, self.layout.shape.given, self.layout.shape.width);
         let (d, r, top) = (self.layout.inputs, self.layout.shape.rank, self.layout.residual);
         let mut stage = Stage::new(self, rows, Wanted::Laplacian);
-        let (mut delta, mut records) = (vec![T::ZERO; w * rows], vec![T::ZERO; self.layout.record * rows]);
+        let mut scratch = Scratch::new(self, rows, Wanted::Laplacian);
+        let mut records = vec![T::ZERO; self.layout.record * rows];
         self.contexts(y, &mut records, rows);
         let contexts = Contexts { records: &records, stride: self.layout.record, index: None };
-        self.evaluate(&self.frame(), &mut stage, &mut delta, contexts, t, x, rows);
+        self.evaluate(&self.frame(), &mut stage, &mut scratch, contexts, t, x, rows);
         let of = |range: &std::ops::Range<usize>| &self.parameters[range.clone()];
         let (mut value, mut gradient) = (vec![T::ZERO; rows], vec![T::ZERO; rows * d]);
         let (mut u, mut s) = (vec![T::ZERO; w], vec![T::ZERO; w]);
@@ -316,7 +358,7 @@ impl<T: Real> CotMap<T> {
             for (gradient, column) in
                 gradient.iter_mut().zip(of(&self.layout.weights[0]).chunks_exact(w)).skip(n + 1)
             {
-                *gradient += dot(column, &delta[b * w..(b + 1) * w]);
+                *gradient += dot(column, &scratch.delta[b * w..(b + 1) * w]);
             }
             value[b] =
                 dot(of(&self.layout.head), &u) + quadratic + dot(linear, &q) + of(&self.layout.constant)[0];
@@ -332,12 +374,20 @@ fn open_row<T: Real>(block: &mut [T], tanh: &mut [T], opening: &[T], c: &[T], t:
     let w = tanh.len();
     let (u, jacobian) = block.split_at_mut(w);
     let (time, space) = opening.split_at(w);
-    for ((u, &c), &a) in u.iter_mut().zip(c).zip(time) {
-        *u = a.fma(t, c);
-    }
-    for (&x, column) in x.iter().zip(space.chunks_exact(w)) {
-        axpy(x, column, u);
-    }
+    sweep!(w, |at, LANES| {
+        let mut s = *lanes::<T, LANES>(c, at);
+        let time = lanes::<T, LANES>(time, at);
+        for l in 0..LANES {
+            s[l] = time[l].fma(t, s[l]);
+        }
+        for (j, &x) in x.iter().enumerate() {
+            let column = lanes::<T, LANES>(space, j * w + at);
+            for l in 0..LANES {
+                s[l] = column[l].fma(x, s[l]);
+            }
+        }
+        *lanes_mut(u, at) = s;
+    });
     for (u, tanh) in u.iter_mut().zip(tanh.iter_mut()) {
         (*u, *tanh) = log_cosh(*u);
     }
@@ -354,45 +404,66 @@ fn residual_row<T: Real>(block: &mut [T], turn: &mut [T], below: &[T], bias: &[T
     let w = bias.len();
     let (u, jacobian) = block.split_at_mut(w);
     let (u_below, jacobian_below) = below.split_at(w);
-    let (tanh, m) = turn.split_at_mut(w);
-    for (((u, s), &lower), &bias) in u.iter_mut().zip(tanh.iter_mut()).zip(u_below).zip(bias) {
+    for (((u, s), &lower), &bias) in u.iter_mut().zip(turn.iter_mut()).zip(u_below).zip(bias) {
         let (value, slope) = log_cosh(*s + bias);
         *u = value.fma(h, lower);
         *s = slope;
     }
-    let all = jacobian.chunks_exact_mut(w).zip(jacobian_below.chunks_exact(w)).zip(m.chunks_exact(w));
+    residual_jacobian(jacobian, jacobian_below, turn, h);
+}
+
+/// J_i = J_{i−1} + hτ_i M_i, from [τ_i | M_i].
+#[inline(always)]
+pub(super) fn residual_jacobian<T: Real>(jacobian: &mut [T], below: &[T], turn: &[T], h: T) {
+    if jacobian.is_empty() {
+        return;
+    }
+    let w = turn.len() - jacobian.len();
+    let (tanh, m) = turn.split_at(w);
+    let all = jacobian.chunks_exact_mut(w).zip(below.chunks_exact(w)).zip(m.chunks_exact(w));
     for ((j, lower), m) in all {
-        for (((j, &lower), &m), &tanh) in j.iter_mut().zip(lower).zip(m).zip(tanh.iter()) {
+        for (((j, &lower), &m), &tanh) in j.iter_mut().zip(lower).zip(m).zip(tanh) {
             *j = (h * tanh).fma(m, lower);
         }
     }
 }
 
-/// Row sums of M².
+/// δ = hτ ⊙ g, and, where there is a Jacobian M, Σ_j g_j (1 − τ_j²) rowsum(M²)_j.
 #[inline(always)]
-pub(super) fn row_squares<T: Real>(sums: &mut [T], jacobian: &[T]) {
-    sums.fill(T::ZERO);
-    for column in jacobian.chunks_exact(sums.len()) {
-        for (sum, &m) in sums.iter_mut().zip(column) {
-            *sum = m.fma(m, *sum);
+fn turn_row<T: Real>(delta: &mut [T], tanh: &[T], jacobian: &[T], back: &[T], h: T) -> T {
+    let w = delta.len();
+    let mut sums = [T::ZERO; 16];
+    sweep!(w, |at, LANES| {
+        let (tanh, back) = (lanes::<T, LANES>(tanh, at), lanes::<T, LANES>(back, at));
+        let mut squares = [T::ZERO; LANES];
+        for column in jacobian.chunks_exact(w) {
+            let m = lanes::<T, LANES>(column, at);
+            for l in 0..LANES {
+                squares[l] = m[l].fma(m[l], squares[l]);
+            }
         }
-    }
+        let delta = lanes_mut::<T, LANES>(delta, at);
+        for l in 0..LANES {
+            sums[l] = (squares[l] * back[l]).fma(T::ONE - tanh[l] * tanh[l], sums[l]);
+            delta[l] = h * tanh[l] * back[l];
+        }
+    });
+    fold(sums)
 }
 
 /// Σ_j squares_j (1 − τ_j²) g_j.
 #[inline(always)]
 fn bend<T: Real>(squares: &[T], tanh: &[T], back: &[T]) -> T {
-    const LANES: usize = 16;
-    let mut sums = [T::ZERO; LANES];
-    let mut tail = T::ZERO;
-    let (s, t, g) = (squares.chunks_exact(LANES), tanh.chunks_exact(LANES), back.chunks_exact(LANES));
-    for ((&s, &t), &g) in s.remainder().iter().zip(t.remainder()).zip(g.remainder()) {
-        tail += s * (T::ONE - t * t) * g;
-    }
-    for ((s, t), g) in s.zip(t).zip(g) {
-        for i in 0..LANES {
-            sums[i] = (s[i] * g[i]).fma(T::ONE - t[i] * t[i], sums[i]);
+    let mut sums = [T::ZERO; 16];
+    sweep!(squares.len(), |at, LANES| {
+        let (s, t, g) = (
+            lanes::<T, LANES>(squares, at),
+            lanes::<T, LANES>(tanh, at),
+            lanes::<T, LANES>(back, at),
+        );
+        for l in 0..LANES {
+            sums[l] = (s[l] * g[l]).fma(T::ONE - t[l] * t[l], sums[l]);
         }
-    }
-    sums.into_iter().sum::<T>() + tail
+    });
+    fold(sums)
 }

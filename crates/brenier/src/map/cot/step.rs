@@ -1,13 +1,15 @@
 //! One training step: the batch in shards, then the gradient in blocks.
 
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use faer::Accum;
 use rayon::prelude::*;
 
 use super::CotMap;
-use super::flow::{Journey, Objective, Shard};
-use super::potential::Frame;
+use super::adjoint::Sums;
+use super::flow::{Journey, Objective, Shard, Track};
+use super::potential::{Frame, Wanted};
 use super::shape::BOX;
 use crate::Result;
 use crate::kernel::{Real, columns, columns_mut, product};
@@ -30,6 +32,10 @@ pub struct CotWorkspace<T> {
     /// Their adjoints.
     adjoints: Vec<T>,
     shards: Vec<Shard<T>>,
+    /// One per thread at work, made when first needed: a shard takes one and puts it back.
+    tracks: Mutex<Vec<Track<T>>>,
+    /// Stages of a track: all of a trajectory's, or 0 to evaluate them again in the reverse pass.
+    kept: usize,
     blocks: Vec<Block>,
     parts: Vec<Part>,
 }
@@ -62,6 +68,14 @@ enum Part {
 /// 32 rows measured fastest (n = 4, w = 128 and n = 1, w = 256): a stage's blocks still fit the second-level cache.
 fn shard_rows(batch: usize) -> usize {
     batch.div_ceil(4).next_multiple_of(8).clamp(16, 32)
+}
+
+fn take<R>(pool: &Mutex<Vec<R>>) -> Option<R> {
+    pool.lock().unwrap_or_else(PoisonError::into_inner).pop()
+}
+
+fn put_back<R>(pool: &Mutex<Vec<R>>, item: R) {
+    pool.lock().unwrap_or_else(PoisonError::into_inner).push(item);
 }
 
 impl<T: Real> CotMap<T> {
@@ -99,8 +113,8 @@ impl<T: Real> CotMap<T> {
 
     /// Runs the loaded batch shard by shard: the objective with its adjoints, or the mean NLL alone.
     fn run(&self, workspace: &mut CotWorkspace<T>, with_adjoints: bool) -> Result<f64> {
-        let CotWorkspace { rows, shard_rows, x, y, frame, records, adjoints, shards, .. } = workspace;
-        let (rows, shard_rows) = (*rows, *shard_rows);
+        let CotWorkspace { rows, shard_rows, x, y, frame, records, adjoints, shards, tracks, kept, .. } = workspace;
+        let (rows, shard_rows, kept, tracks) = (*rows, *shard_rows, *kept, &*tracks);
         let (n, m, stride) = (self.layout.shape.target, self.layout.shape.given, self.layout.record);
         let used = rows.div_ceil(shard_rows);
         let objective = Objective {
@@ -118,21 +132,24 @@ impl<T: Real> CotMap<T> {
             .zip(adjoints.par_chunks_mut(shard_rows * stride))
             .enumerate()
             .for_each(|(index, ((shard, records), adjoints))| {
+                let mut track = take(tracks)
+                    .unwrap_or_else(|| Track::new(self, shard_rows, Wanted::Adjoint, kept));
                 let first = index * shard_rows;
                 let count = shard_rows.min(rows - first);
                 shard.x[..count * n].copy_from_slice(&x[first * n..(first + count) * n]);
                 self.contexts(&y[first * m..(first + count) * m], records, count);
                 let contexts = Contexts { records, stride, index: None };
-                self.integrate(frame, shard, contexts, count, journey, with_adjoints);
+                self.integrate(frame, &mut track, shard, contexts, count, journey, with_adjoints);
                 shard.loss = (0..count).map(|b| shard.row_loss(b, n)).sum();
                 if with_adjoints {
                     for b in 0..count {
                         shard.loss += objective.transport * shard.transport[b] + objective.hjb * shard.hjb[b];
                     }
-                    self.pull_back(frame, shard, contexts, count, journey, objective, adjoints);
-                    let bars = shard.bars.as_mut().expect("a shard with adjoints");
-                    self.close_parameters(bars, adjoints, count);
+                    self.pull_back(frame, &mut track, shard, contexts, count, journey, objective, adjoints);
+                    let sums = shard.sums.as_mut().expect("a shard that sums adjoints");
+                    self.close_parameters(sums, adjoints, count);
                 }
+                put_back(tracks, track);
             });
         for (index, shard) in shards[..used].iter().enumerate() {
             self.check_shard(shard, shard_rows.min(rows - index * shard_rows), index * shard_rows)?;
@@ -150,12 +167,10 @@ impl<T: Real> CotMap<T> {
 }
 
 impl<T: Real> CotWorkspace<T> {
-    fn bars<'a>(
-        &'a self,
-        pick: impl Fn(&'a super::adjoint::Bars<T>) -> &'a [T],
-    ) -> impl Iterator<Item = &'a [T]> {
+    fn sums<'a>(&'a self, pick: impl Fn(&'a Sums<T>) -> &'a [T]) -> impl Iterator<Item = &'a [T]> {
         let used = self.rows.div_ceil(self.shard_rows);
-        self.shards[..used].iter().map(move |shard| pick(shard.bars.as_ref().expect("a shard with adjoints")))
+        let sums = self.shards[..used].iter().map(|shard| shard.sums.as_ref());
+        sums.map(move |sums| pick(sums.expect("a shard that sums adjoints")))
     }
 }
 
@@ -168,7 +183,8 @@ impl<T: Real> Trainable<T> for CotMap<T> {
         let count = rows.div_ceil(shard_rows);
         let (blocks, parts) = self.parts();
         let steps = self.settings.time_steps;
-        let all = self.stage_bytes(shard_rows).saturating_mul(4 * steps).saturating_mul(count);
+        let tracks = count.min(rayon::current_num_threads());
+        let all = self.stage_bytes(shard_rows).saturating_mul(4 * steps).saturating_mul(tracks);
         let kept = if all <= self.settings.activation_bytes { 4 * steps } else { 0 };
         CotWorkspace {
             rows: 0,
@@ -178,7 +194,9 @@ impl<T: Real> Trainable<T> for CotMap<T> {
             frame: self.frame(),
             records: vec![T::ZERO; count * shard_rows * self.layout.record],
             adjoints: vec![T::ZERO; count * shard_rows * self.layout.record],
-            shards: (0..count).map(|_| Shard::with_adjoints(self, shard_rows, steps, kept, true)).collect(),
+            shards: (0..count).map(|_| Shard::with_sums(self, shard_rows)).collect(),
+            tracks: Mutex::new(Vec::new()),
+            kept,
             blocks,
             parts,
         }
@@ -215,7 +233,7 @@ impl<T: Real> Trainable<T> for CotMap<T> {
         );
         let (rho, kappa) = (self.layout.rho(), self.layout.kappa());
         match &workspace.parts[index] {
-            Part::Opening => sum_into(gradient, workspace.bars(|bars| &bars.weights[0])),
+            Part::Opening => sum_into(gradient, workspace.sums(|sums| &sums.weights[0])),
             Part::Given { cols } => {
                 let y = columns(y, m, rows, m).subrows(cols.start, cols.len());
                 let dst = columns_mut(gradient, w, cols.len(), w);
@@ -225,18 +243,18 @@ impl<T: Real> Trainable<T> for CotMap<T> {
                 sum_into(gradient, adjoints.chunks_exact(stride).take(rows).map(|record| &record[..w]));
             }
             Part::Residual { i, entries } => {
-                sum_into(gradient, workspace.bars(|bars| &bars.weights[*i][entries.clone()]));
+                sum_into(gradient, workspace.sums(|sums| &sums.weights[*i][entries.clone()]));
             }
-            Part::Bias { i } => sum_into(gradient, workspace.bars(|bars| &bars.biases[*i])),
-            Part::Head => sum_into(gradient, workspace.bars(|bars| &bars.head)),
+            Part::Bias { i } => sum_into(gradient, workspace.sums(|sums| &sums.biases[*i])),
+            Part::Head => sum_into(gradient, workspace.sums(|sums| &sums.head)),
             Part::Quadratic => {
                 let d = self.layout.inputs;
                 let moving = columns(&adjoints[kappa.start..], n + 1, rows, stride);
                 let still = columns(&records[rho.start..], r, rows, stride);
                 let dst = columns_mut(gradient, n + 1, r, d);
                 product(dst, Accum::Replace, moving, still.transpose());
-                for bars in workspace.bars(|bars| &bars.quadratic_rows) {
-                    for (sum, part) in gradient.chunks_exact_mut(d).zip(bars.chunks_exact(n + 1)) {
+                for part in workspace.sums(|sums| &sums.quadratic_rows) {
+                    for (sum, part) in gradient.chunks_exact_mut(d).zip(part.chunks_exact(n + 1)) {
                         for (sum, &part) in sum.iter_mut().zip(part) {
                             *sum += part;
                         }
