@@ -57,7 +57,7 @@ impl Default for CotSettings {
         Self {
             time_steps: 8,
             evaluation_steps: 32,
-            alpha_transport: 0.1,
+            alpha_transport: 0.01,
             alpha_hjb: 0.1,
             activation_bytes: 256 << 20,
         }
