@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use rand::{Rng, SeedableRng};
+use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::{Error, Result};
@@ -141,6 +141,25 @@ impl<'a> Sample<'a> {
         Sample { values: Cow::Owned(values), dim: self.dim, weights: self.weights.clone() }
     }
 
+    /// `count` rows of equal weight that stand for the weighted ones: row i comes ⌊count·wᵢ⌋ or ⌈count·wᵢ⌉ times, in
+    /// order (systematic resampling). For pictures and programs that know no weights; rows given twice are no
+    /// independent draws.
+    pub fn resampled(&self, count: usize, seed: u64) -> Sample<'static> {
+        let count = count.max(1);
+        let start = stream(seed, 0).random::<f64>();
+        let mut values = Vec::with_capacity(count * self.dim);
+        let (mut row, mut reached) = (0, self.weight(0));
+        for k in 0..count {
+            let level = (k as f64 + start) / count as f64;
+            while reached < level && row + 1 < self.rows() {
+                row += 1;
+                reached += self.weight(row);
+            }
+            values.extend_from_slice(self.row(row));
+        }
+        Sample { values: Cow::Owned(values), dim: self.dim, weights: None }
+    }
+
     /// At most `count` rows chosen at random without replacement, in their order, weights renormalised. A sample
     /// that is small enough comes back as it is.
     pub fn thinned(&self, count: usize, seed: u64) -> Sample<'_> {
@@ -243,5 +262,9 @@ mod tests {
         assert!(((0..10).map(|i| few.weight(i)).sum::<f64>() - 1.0).abs() < 1e-14);
         assert!((few.weight(9) / few.weight(0) - few.values()[9] / few.values()[0]).abs() < 1e-9);
         assert_eq!(sample.thinned(100, 3).values(), sample.values());
+        let values = [1.0, 2.0, 3.0];
+        let sample = Sample::new(&values, 1).unwrap().with_weights(&[0.5, 0.0, 1.5]).unwrap();
+        assert_eq!(sample.resampled(4, 7).values(), [1.0, 3.0, 3.0, 3.0]);
+        assert_eq!(Sample::new(&values, 1).unwrap().resampled(3, 7).values(), values);
     }
 }
