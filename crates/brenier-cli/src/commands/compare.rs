@@ -3,10 +3,10 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use brenier::Error;
 use brenier::data::{self, Format, Missing, ReadOptions, Selection, Table, write_bytes};
 use brenier::diagnose::{CompareSettings, Comparison, Sample, compare};
 use brenier::report::{PairPlot, PictureSize};
-use brenier::{Error, Result};
 use serde::Serialize;
 
 use crate::args::CompareArguments;
@@ -53,7 +53,7 @@ struct Loaded {
 }
 
 impl Loaded {
-    fn sample(&self, path: &Path) -> Result<Sample<'_>> {
+    fn sample(&self, path: &Path) -> Result<Sample<'_>, Error> {
         let named = |error: Error| Error::table(path, error.to_string());
         let sample = Sample::new(&self.values, self.names.len()).map_err(named)?;
         match &self.weights {
@@ -68,20 +68,27 @@ fn read(arguments: &CompareArguments) -> Result<(Loaded, Loaded), Failure> {
     let stdin = Path::new("-");
     if arguments.second == stdin {
         return Err(Failure::Usage(
-            "only the first of the two tables can come from standard input: give a file for the second".to_owned(),
+            "only the first of the two tables can come from standard input: give a file for the second"
+                .to_owned(),
         ));
     }
-    let weights = [&arguments.weights_first, &arguments.weights_second]
+    let weights = [&arguments.weights_a, &arguments.weights_b]
         .map(|own| own.as_ref().or(arguments.weights.as_ref()).map(String::as_str));
     let other = column_names(&arguments.second)?;
-    let nameless = [&arguments.first, &arguments.second].map(|path| matches!(Format::of(path), Ok(Format::Npy)));
+    let nameless =
+        [&arguments.first, &arguments.second].map(|path| matches!(Format::of(path), Ok(Format::Npy)));
     let first = load(&arguments.first, weights[0], arguments.drop_missing, |names| {
         let free = |names: &[String], weight: Option<&str>| -> Vec<String> {
             names.iter().filter(|name| Some(name.as_str()) != weight).cloned().collect()
         };
         let (own, theirs) = (free(names, weights[0]), free(&other, weights[1]));
         if let Selection::Columns(_) = &arguments.columns {
-            return Ok(arguments.columns.resolve(names)?.into_iter().map(|place| names[place].clone()).collect());
+            return Ok(arguments
+                .columns
+                .resolve(names)?
+                .into_iter()
+                .map(|place| names[place].clone())
+                .collect());
         }
         // Without names of its own a table is taken column by column.
         if nameless != [false, false] && own.len() == theirs.len() {
@@ -123,19 +130,24 @@ fn load(
     path: &Path,
     weight: Option<&str>,
     drop_missing: bool,
-    choose: impl FnOnce(&[String]) -> Result<Vec<String>>,
-) -> Result<Loaded> {
+    choose: impl FnOnce(&[String]) -> Result<Vec<String>, Error>,
+) -> Result<Loaded, Error> {
     let missing = if drop_missing { Missing::DropRows } else { Missing::Fail };
     let mut chosen = Vec::new();
     let read = data::read(path, &ReadOptions { missing, ..ReadOptions::default() }, |names| {
         chosen = choose(names)?;
         if let Some(weight) = weight.filter(|weight| chosen.iter().any(|name| name == weight)) {
-            return Err(Error::Columns(format!("column \"{weight}\" holds the weights: leave it out of --columns")));
+            return Err(Error::Columns(format!(
+                "column \"{weight}\" holds the weights: leave it out of --columns"
+            )));
         }
         let wanted = chosen.iter().map(String::as_str).chain(weight);
         let places = wanted.map(|name| {
             names.iter().position(|own| own == name).ok_or_else(|| {
-                Error::table(path, format!("there is no column \"{name}\". The columns are {}", names.join(", ")))
+                Error::table(
+                    path,
+                    format!("there is no column \"{name}\". The columns are {}", names.join(", ")),
+                )
             })
         });
         places.collect()
@@ -151,7 +163,7 @@ fn load(
 }
 
 /// The names of a table's columns; its rows are not read.
-fn column_names(path: &Path) -> Result<Vec<String>> {
+fn column_names(path: &Path) -> Result<Vec<String>, Error> {
     let mut found = None;
     let answer = data::read(path, &ReadOptions::default(), |names| {
         found = Some(names.to_vec());
@@ -270,7 +282,11 @@ fn number(value: f64) -> String {
     format!("{value:.*}", 5_usize.saturating_sub(before))
 }
 
-fn picture(arguments: &CompareArguments, names: &[String], samples: &[Sample<'_>; 2]) -> Result<String> {
+fn picture(
+    arguments: &CompareArguments,
+    names: &[String],
+    samples: &[Sample<'_>; 2],
+) -> Result<String, Error> {
     if names.len() > PLOT_COLUMNS {
         output::warning(&format!(
             "--plot: the first {PLOT_COLUMNS} of {} columns are drawn; choose others with --columns",

@@ -260,7 +260,7 @@ pub struct MmdTestSettings {
 
 impl Default for MmdTestSettings {
     fn default() -> Self {
-        Self { bandwidth: Bandwidth::default(), permutations: 999, max_rows: 1000, seed: 0 }
+        Self { bandwidth: Bandwidth::default(), permutations: 999, max_rows: 2000, seed: 0 }
     }
 }
 

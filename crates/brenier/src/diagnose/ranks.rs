@@ -455,7 +455,7 @@ mod tests {
         assert!(high.p_value < 0.01 && high.bias > 3.0, "{high:?}");
         let ends = test(&|u| 0.5 - 0.5 * (std::f64::consts::PI * u).cos());
         assert!(ends.p_value < 1e-6 && ends.spread > 3.0 && ends.bias.abs() < 3.0, "{ends:?}");
-        let tail = test(&|u| if u < 0.02 { 0.0 } else { u });
+        let tail = test(&|u| if u < 0.025 { 0.0 } else { u });
         assert!(tail.band_p_value < 0.05 && tail.smooth_p_value > 0.05, "{tail:?}");
     }
 

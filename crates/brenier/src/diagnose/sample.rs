@@ -113,11 +113,16 @@ impl<'a> Sample<'a> {
     /// equal weights divides by N − 1.
     pub fn moments(&self) -> (Vec<f64>, Vec<f64>) {
         let (rows, dim) = (self.rows(), self.dim);
+        // Relative to the first row, so that a constant column has exactly its value for a mean.
+        let first = self.row(0);
         let mut mean = vec![0.0; dim];
         for i in 0..rows {
             let weight = self.weight(i);
-            mean.iter_mut().zip(self.row(i)).for_each(|(mean, value)| *mean += weight * value);
+            for ((mean, value), first) in mean.iter_mut().zip(self.row(i)).zip(first) {
+                *mean += weight * (value - first);
+            }
         }
+        mean.iter_mut().zip(first).for_each(|(mean, first)| *mean += first);
         let mut variance = vec![0.0; dim];
         for i in 0..rows {
             let weight = self.weight(i);
