@@ -243,19 +243,19 @@ fn table(
     let (c2st, test) = (&found.c2st, &found.mmd_test);
     let _ = write!(
         text,
-        "\nC2ST accuracy       {:.4}   p = {:.3}   0.5: cannot be told apart, 1: never alike; {} and {} rows\n\
+        "\nC2ST accuracy       {:.4}   {:9}   0.5: cannot be told apart, 1: never alike; {} and {} rows\n\
          MMD                 {:.6}   MMD² {:.4e}, bandwidth {}, {units}\n\
-         MMD test            {:.6}   p = {:.3}   {} permutations, {} and {} rows\n\
+         MMD test            {:.6}   {:9}   {} permutations, {} and {} rows\n\
          sliced Wasserstein  {:.6}   ± {:.6} for {} directions, order 2, {units}\n\n",
         c2st.accuracy,
-        c2st.p_value,
+        probability(c2st.p_value),
         c2st.rows[0],
         c2st.rows[1],
         found.mmd.root,
         found.mmd.squared,
         number(found.mmd.bandwidth),
         test.mmd.root,
-        test.p_value,
+        probability(test.p_value),
         settings.permutations,
         test.rows[0],
         test.rows[1],
@@ -265,11 +265,16 @@ fn table(
     );
     let p = found.p_value();
     text.push_str(&if p <= 0.05 {
-        format!("The samples differ (p = {p:.3}, both tests taken together).\n")
+        format!("The samples differ ({}, both tests taken together).\n", probability(p))
     } else {
-        format!("No difference found (p = {p:.3}, both tests taken together).\n")
+        format!("No difference found ({}, both tests taken together).\n", probability(p))
     });
     text
+}
+
+/// A p-value, none of them printed as zero.
+fn probability(p: f64) -> String {
+    if p < 0.001 { "p < 0.001".to_owned() } else { format!("p = {p:.3}") }
 }
 
 /// Six significant digits, in powers of ten only where that is shorter.

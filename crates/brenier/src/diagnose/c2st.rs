@@ -192,24 +192,24 @@ mod tests {
     /// Two N(0, 1)ᵈ apart by δ in every column: the best accuracy is Φ(δ√d / 2) = 0.6915 for δ√d = 1.
     #[test]
     fn a_shift_is_told_as_well_as_it_can_be() {
-        let (a, b) = (normal(2000, 2, 0.0, 1.0, 1), normal(2000, 2, 0.5_f64.sqrt(), 1.0, 2));
+        let (a, b) = (normal(1000, 2, 0.0, 1.0, 1), normal(1000, 2, 0.5_f64.sqrt(), 1.0, 2));
         let (p, q) = (Sample::new(&a, 2).unwrap(), Sample::new(&b, 2).unwrap());
         let found = c2st(&p, &q, &C2stSettings::default()).unwrap();
-        assert!((found.accuracy - 0.6915).abs() < 0.025, "{found:?}");
+        assert!((found.accuracy - 0.6915).abs() < 0.04, "{found:?}");
         assert!(found.p_value < 1e-6 && found.folds.len() == 5, "{found:?}");
         // Units do not matter, unequal sizes hardly.
         let far: Vec<f64> = [&a, &b].map(|s| s.iter().map(|x| 1e30 * x + 1e31).collect::<Vec<_>>()).concat();
         let (far_p, far_q) = far.split_at(a.len());
         let far = accuracy(&Sample::new(far_p, 2).unwrap(), &Sample::new(far_q, 2).unwrap());
-        assert!((far - found.accuracy).abs() < 0.015, "{far} {found:?}");
+        assert!((far - found.accuracy).abs() < 0.02, "{far} {found:?}");
         let fewer = Sample::new(&b[..1000], 2).unwrap();
-        assert!((accuracy(&p, &fewer) - 0.6915).abs() < 0.04);
+        assert!((accuracy(&p, &fewer) - 0.6915).abs() < 0.06);
     }
 
     /// N(0.7, 1) weighted by exp(−0.7 x) is N(0, 1) again.
     #[test]
     fn weights_make_another_sample_equal() {
-        let (a, b) = (normal(2000, 1, 0.0, 1.0, 3), normal(2000, 1, 0.7, 1.0, 4));
+        let (a, b) = (normal(1500, 1, 0.0, 1.0, 3), normal(1500, 1, 0.7, 1.0, 4));
         let weights: Vec<f64> = b.iter().map(|x| (-0.7 * x).exp()).collect();
         let (p, q) = (Sample::new(&a, 1).unwrap(), Sample::new(&b, 1).unwrap());
         assert!(accuracy(&p, &q) > 0.6);
