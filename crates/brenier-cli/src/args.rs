@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use brenier::data::Selection;
+use brenier::diagnose::Bandwidth;
 use brenier::map::Method;
 use brenier::map::cot::CotSettings;
 use brenier::map::pcp::{Initialisation, OutputActivation, Solver};
@@ -82,6 +83,20 @@ Examples:
   brenier straightness flow.brenier --at y1=0.3,y2=-1
   brenier straightness flow.brenier --given observed.csv --steps 2,4,8 --json";
 
+const COMPARE_HELP: &str = "\
+Examples:
+  brenier compare draws.csv reference.csv
+  brenier compare draws.parquet particles.npz --columns theta1..theta4 --weights-b weight --plot overlay.svg
+  brenier compare a.csv b.csv --json | jq .comparison.c2st.accuracy
+
+What the figures mean, and how they are computed: docs/diagnostics.md.
+  C2ST      accuracy of a network that guesses which table a row came from: 0.5 is what you want, 1 the worst
+  MMD       kernel distance; its test permutes the tables' rows (multiplier bootstrap for weighted ones)
+  Wasserstein (W1, sliced)  how far mass must be moved, in the column's units or in standard deviations
+
+At most 10000 rows of each table take part in C2ST and 2000 in the MMD test, chosen at random; the distances use
+all rows.";
+
 const COMPLETIONS_HELP: &str = "\
 Example:
   brenier completions bash > ~/.local/share/bash-completion/completions/brenier";
@@ -123,6 +138,9 @@ pub(crate) enum Command {
     /// See how straight a COT-Flow's paths are and how few steps its draws need
     #[command(after_help = STRAIGHTNESS_HELP)]
     Straightness(StraightnessArguments),
+    /// Tell whether two tables of draws, from any program, come from one distribution
+    #[command(after_help = COMPARE_HELP)]
+    Compare(CompareArguments),
     /// Say what a model file holds
     #[command(after_help = INFO_HELP)]
     Info(InfoArguments),
@@ -436,6 +454,51 @@ pub(crate) struct StraightnessArguments {
     /// The same, as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) threads: ThreadArguments,
+}
+
+#[derive(Args)]
+pub(crate) struct CompareArguments {
+    /// First table of draws (A); - is text on standard input
+    #[arg(value_name = "A")]
+    pub(crate) first: PathBuf,
+    /// Second table of draws (B)
+    #[arg(value_name = "B")]
+    pub(crate) second: PathBuf,
+    /// Columns to compare, as in x1,x2 or x1..x4 [default: all that both tables have, weights apart]
+    #[arg(long, value_name = "COLUMNS", default_value = "rest", hide_default_value = true)]
+    pub(crate) columns: Selection,
+    /// Column of weights, in both tables
+    #[arg(long, value_name = "COLUMN", conflicts_with_all = ["weights_a", "weights_b"])]
+    pub(crate) weights: Option<String>,
+    /// Column of weights in A alone
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) weights_a: Option<String>,
+    /// Column of weights in B alone
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) weights_b: Option<String>,
+    /// Width h of the kernel exp(-d^2/(2 h^2)) of MMD: a number, or median for the median distance of rows
+    #[arg(long, value_name = "H|median", default_value = "median")]
+    pub(crate) bandwidth: Bandwidth,
+    /// Permutations of the MMD test
+    #[arg(long, value_name = "N", default_value_t = 999)]
+    pub(crate) permutations: usize,
+    /// Take MMD and sliced Wasserstein in the columns' own units instead of standardised ones
+    #[arg(long)]
+    pub(crate) raw: bool,
+    /// Draw both tables into one pair plot
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Everything, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Leave out rows with missing or infinite values instead of stopping
+    #[arg(long)]
+    pub(crate) drop_missing: bool,
+    /// Seed of folds, networks, permutations and directions
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) threads: ThreadArguments,
 }

@@ -42,6 +42,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Density(density) => density.threads.threads,
         Command::Mode(mode) => mode.threads.threads,
         Command::Straightness(straightness) => straightness.threads.threads,
+        Command::Compare(compare) => compare.threads.threads,
         Command::Demo(demo) => demo.threads.threads,
         Command::Info(_) | Command::Completions(_) => Some(1),
     };
@@ -56,6 +57,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Density(arguments) => commands::density::run(&arguments),
         Command::Mode(arguments) => commands::mode::run(&arguments),
         Command::Straightness(arguments) => commands::straightness::run(&arguments),
+        Command::Compare(arguments) => commands::compare::run(&arguments),
         Command::Info(arguments) => commands::info::run(&arguments),
         Command::Demo(arguments) => commands::demo::run(&arguments),
         Command::Completions(arguments) => commands::completions::run(&arguments),

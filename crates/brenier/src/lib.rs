@@ -33,7 +33,7 @@
 //!
 //! The modules follow the data: [`data`] (tables) → [`transform`] (invertible steps with log-determinants) →
 //! [`map`] (the transport maps and their derivatives) ← [`train`] → [`store`] (the model file) → [`Posterior`] →
-//! [`report`] (pictures).
+//! [`diagnose`] (two-sample tests, calibration) → [`report`] (pictures).
 
 mod error;
 mod fit;
@@ -42,6 +42,7 @@ mod posterior;
 
 pub mod data;
 pub mod demo;
+pub mod diagnose;
 pub mod map;
 pub mod report;
 pub mod store;

@@ -1,8 +1,9 @@
-//! Golden values: every `pcp_*.json` and `cot_*.json` in `tests/fixtures` or in the directory named by `BRENIER_FIXTURES`.
+//! Golden values: every `pcp_*.json`, `cot_*.json` and `mmd.json` in `tests/fixtures` or in the directory named by `BRENIER_FIXTURES`.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::path::PathBuf;
 
+use brenier::diagnose::{Bandwidth, Sample, mmd};
 use brenier::map::cot::{CotMap, CotSettings, CotShape};
 use brenier::map::pcp::{OutputActivation, PcpMap, PcpShape};
 use brenier::map::{ConditionalMap, Trainable};
@@ -190,4 +191,16 @@ fn every_pcp_fixture_is_reproduced() {
 #[test]
 fn every_cot_fixture_is_reproduced() {
     for_each_fixture("cot_flow", check_cot);
+}
+
+#[test]
+fn the_mmd_fixture_is_reproduced() {
+    for_each_fixture("mmd", |name, fixture| {
+        let columns = fixture["P"][0].as_array().unwrap().len();
+        let (p, q) = (flat(&fixture["P"]), flat(&fixture["Q"]));
+        let (p, q) = (Sample::new(&p, columns).unwrap(), Sample::new(&q, columns).unwrap());
+        let distance = mmd(&p, &q, Bandwidth::default()).unwrap();
+        assert_close(&format!("{name}: MMD²"), &[distance.squared], &flat(&fixture["mmd_squared"]));
+        assert_close(&format!("{name}: MMD"), &[distance.root], &flat(&fixture["mmd"]));
+    });
 }

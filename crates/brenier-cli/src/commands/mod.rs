@@ -1,5 +1,6 @@
 //! One file per command: read, call the library, write.
 
+pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod density;

@@ -3,7 +3,7 @@
 use rayon::join;
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::{Real, vectorised};
+use crate::kernel::{AdamRates, Real, adam_step, vectorised};
 use crate::map::{Block, Constraint, Trainable};
 
 /// The constants of Adam.
@@ -40,15 +40,6 @@ pub struct Adam<T> {
     gradient: Vec<T>,
 }
 
-/// One block's share of the step, with bias corrections folded in.
-struct Rates<T> {
-    beta1: T,
-    beta2: T,
-    step: T,
-    epsilon: T,
-    keep: T,
-}
-
 impl<T: Real> Adam<T> {
     /// A fresh optimiser for `parameters` numbers.
     pub fn new(parameters: usize, settings: AdamSettings) -> Self {
@@ -83,7 +74,7 @@ impl<T: Real, M: Trainable<T>> Walk<'_, T, M> {
     fn descend(&self, blocks: &[Block], first: usize, p: &mut [T], m: &mut [T], v: &mut [T], g: &mut [T]) {
         if let [block] = blocks {
             self.map.block_gradient(self.workspace, first, g);
-            let rates = Rates {
+            let rates = AdamRates {
                 beta1: T::from_f64(self.settings.beta1),
                 beta2: T::from_f64(self.settings.beta2),
                 step: T::from_f64(self.step * block.rate),
@@ -97,7 +88,7 @@ impl<T: Real, M: Trainable<T>> Walk<'_, T, M> {
             };
             vectorised(
                 #[inline(always)]
-                || update(p, m, v, g, &rates),
+                || adam_step(p, m, v, g, &rates),
             );
             match block.constraint {
                 Constraint::Free => {}
@@ -134,18 +125,5 @@ impl<T: Real, M: Trainable<T>> Walk<'_, T, M> {
             || self.descend(&blocks[..half], first, p0, m0, v0, g0),
             || self.descend(&blocks[half..], first + half, p1, m1, v1, g1),
         );
-    }
-}
-
-#[inline(always)]
-fn update<T: Real>(p: &mut [T], m: &mut [T], v: &mut [T], g: &[T], rates: &Rates<T>) {
-    let length = p.len();
-    let (m, v, g) = (&mut m[..length], &mut v[..length], &g[..length]);
-    let (fresh1, fresh2) = (T::ONE - rates.beta1, T::ONE - rates.beta2);
-    for i in 0..length {
-        m[i] = m[i].fma(rates.beta1, g[i] * fresh1);
-        v[i] = v[i].fma(rates.beta2, g[i] * g[i] * fresh2);
-        let step = rates.step * m[i] / (v[i].square_root() + rates.epsilon);
-        p[i] = p[i].fma(rates.keep, -step);
     }
 }

@@ -1,0 +1,315 @@
+//! `brenier compare`: whether two tables hold draws from one distribution.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use brenier::Error;
+use brenier::data::{self, Format, Missing, ReadOptions, Selection, Table, write_bytes};
+use brenier::diagnose::{CompareSettings, Comparison, Sample, compare};
+use brenier::report::{PairPlot, PictureSize};
+use serde::Serialize;
+
+use crate::args::CompareArguments;
+use crate::failure::Failure;
+use crate::output;
+
+/// Columns in the picture, at the most: more could not be read.
+const PLOT_COLUMNS: usize = 12;
+/// Rows of a weighted sample in the picture.
+const PLOT_ROWS: usize = 20_000;
+
+pub(crate) fn run(arguments: &CompareArguments) -> Result<(), Failure> {
+    if let Some(path) = &arguments.plot {
+        output::check_writable(path)?;
+    }
+    let (first, second) = read(arguments)?;
+    let settings = CompareSettings {
+        standardise: !arguments.raw,
+        bandwidth: arguments.bandwidth,
+        permutations: arguments.permutations,
+        seed: arguments.seed,
+        ..CompareSettings::default()
+    };
+    let samples = [first.sample(&arguments.first)?, second.sample(&arguments.second)?];
+    let found = compare(&samples[0], &samples[1], &settings)?;
+    if let Some(path) = &arguments.plot {
+        write_bytes(path, picture(arguments, &first.names, &samples)?.as_bytes())?;
+    }
+    let names = &first.names;
+    let text = if arguments.json {
+        json(arguments, names, &settings, &found)
+    } else {
+        table(arguments, names, &settings, &found)
+    };
+    output::result(&text)?;
+    Ok(())
+}
+
+/// The columns to compare, row by row, and the weights if there are any.
+struct Loaded {
+    names: Vec<String>,
+    values: Vec<f64>,
+    weights: Option<Vec<f64>>,
+}
+
+impl Loaded {
+    fn sample(&self, path: &Path) -> Result<Sample<'_>, Error> {
+        let named = |error: Error| Error::table(path, error.to_string());
+        let sample = Sample::new(&self.values, self.names.len()).map_err(named)?;
+        match &self.weights {
+            None => Ok(sample),
+            Some(weights) => sample.with_weights(weights).map_err(named),
+        }
+    }
+}
+
+/// Reads both tables: the columns asked for, or all that both have except weights.
+fn read(arguments: &CompareArguments) -> Result<(Loaded, Loaded), Failure> {
+    let stdin = Path::new("-");
+    if arguments.second == stdin {
+        return Err(Failure::Usage(
+            "only the first of the two tables can come from standard input: give a file for the second"
+                .to_owned(),
+        ));
+    }
+    let weights = [&arguments.weights_a, &arguments.weights_b]
+        .map(|own| own.as_ref().or(arguments.weights.as_ref()).map(String::as_str));
+    let other = column_names(&arguments.second)?;
+    let nameless =
+        [&arguments.first, &arguments.second].map(|path| matches!(Format::of(path), Ok(Format::Npy)));
+    let first = load(&arguments.first, weights[0], arguments.drop_missing, |names| {
+        let free = |names: &[String], weight: Option<&str>| -> Vec<String> {
+            names.iter().filter(|name| Some(name.as_str()) != weight).cloned().collect()
+        };
+        let (own, theirs) = (free(names, weights[0]), free(&other, weights[1]));
+        if let Selection::Columns(_) = &arguments.columns {
+            return Ok(arguments
+                .columns
+                .resolve(names)?
+                .into_iter()
+                .map(|place| names[place].clone())
+                .collect());
+        }
+        // Without names of its own a table is taken column by column.
+        if nameless != [false, false] && own.len() == theirs.len() {
+            return Ok(own);
+        }
+        let shared: Vec<String> = own.iter().filter(|name| theirs.contains(name)).cloned().collect();
+        if shared.is_empty() {
+            return Err(Error::Columns(format!(
+                "{} and {} share no column: name the columns to compare alike in both",
+                arguments.first.display(),
+                arguments.second.display()
+            )));
+        }
+        for (path, names) in [(&arguments.first, &own), (&arguments.second, &theirs)] {
+            let left: Vec<&str> =
+                names.iter().filter(|name| !shared.contains(name)).map(String::as_str).collect();
+            if !left.is_empty() {
+                output::warning(&format!(
+                    "{}: not compared, for the other table has no such column: {}",
+                    path.display(),
+                    left.join(", ")
+                ));
+            }
+        }
+        Ok(shared)
+    })?;
+    let second = load(&arguments.second, weights[1], arguments.drop_missing, |names| {
+        let free: Vec<&String> = names.iter().filter(|name| Some(name.as_str()) != weights[1]).collect();
+        if nameless != [false, false] && free.len() == first.names.len() {
+            return Ok(free.into_iter().cloned().collect());
+        }
+        Ok(first.names.clone())
+    })?;
+    Ok((first, second))
+}
+
+/// The columns `choose` names, in that order, with `weight` apart.
+fn load(
+    path: &Path,
+    weight: Option<&str>,
+    drop_missing: bool,
+    choose: impl FnOnce(&[String]) -> Result<Vec<String>, Error>,
+) -> Result<Loaded, Error> {
+    let missing = if drop_missing { Missing::DropRows } else { Missing::Fail };
+    let mut chosen = Vec::new();
+    let read = data::read(path, &ReadOptions { missing, ..ReadOptions::default() }, |names| {
+        chosen = choose(names)?;
+        if let Some(weight) = weight.filter(|weight| chosen.iter().any(|name| name == weight)) {
+            return Err(Error::Columns(format!(
+                "column \"{weight}\" holds the weights: leave it out of --columns"
+            )));
+        }
+        let wanted = chosen.iter().map(String::as_str).chain(weight);
+        let places = wanted.map(|name| {
+            names.iter().position(|own| own == name).ok_or_else(|| {
+                Error::table(
+                    path,
+                    format!("there is no column \"{name}\". The columns are {}", names.join(", ")),
+                )
+            })
+        });
+        places.collect()
+    })?;
+    output::noticed(path, &read);
+    let Some(_) = weight else {
+        return Ok(Loaded { names: chosen, values: read.table.into_values(), weights: None });
+    };
+    let columns: Vec<usize> = (0..chosen.len()).collect();
+    let weights = read.table.iter().map(|row| row[chosen.len()]).collect();
+    let values = Table::select_columns(&read.table, &columns).into_values();
+    Ok(Loaded { names: chosen, values, weights: Some(weights) })
+}
+
+/// The names of a table's columns; its rows are not read.
+fn column_names(path: &Path) -> Result<Vec<String>, Error> {
+    let mut found = None;
+    let answer = data::read(path, &ReadOptions::default(), |names| {
+        found = Some(names.to_vec());
+        Err(Error::Columns("only the names are wanted".to_owned()))
+    });
+    match (found, answer) {
+        (Some(names), _) => Ok(names),
+        (None, Err(error)) => Err(error),
+        (None, Ok(_)) => unreachable!("a table is read by choosing among its columns"),
+    }
+}
+
+/// Everything found, and what it was found in.
+#[derive(Serialize)]
+struct Document<'a> {
+    first: String,
+    second: String,
+    columns: &'a [String],
+    settings: &'a CompareSettings,
+    p_value: f64,
+    comparison: &'a Comparison,
+}
+
+fn json(
+    arguments: &CompareArguments,
+    names: &[String],
+    settings: &CompareSettings,
+    found: &Comparison,
+) -> String {
+    let document = Document {
+        first: arguments.first.display().to_string(),
+        second: arguments.second.display().to_string(),
+        columns: names,
+        settings,
+        p_value: found.p_value(),
+        comparison: found,
+    };
+    serde_json::to_string_pretty(&document).expect("plain numbers and names") + "\n"
+}
+
+fn table(
+    arguments: &CompareArguments,
+    names: &[String],
+    settings: &CompareSettings,
+    found: &Comparison,
+) -> String {
+    let mut text = String::new();
+    for (letter, path, i) in [("A", &arguments.first, 0), ("B", &arguments.second, 1)] {
+        let rows = found.rows[i];
+        let effective = found.effective_rows[i];
+        let weighted = if effective < rows as f64 - 1e-6 * rows as f64 {
+            format!(", {effective:.1} effective by their weights")
+        } else {
+            String::new()
+        };
+        let _ = writeln!(text, "{letter}  {}: {rows} rows{weighted}", path.display());
+    }
+    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max("column".len());
+    let _ = writeln!(
+        text,
+        "\n{:width$}  {:>12} {:>12}  {:>12} {:>12}  {:>10} {:>12}",
+        "column", "mean A", "mean B", "sd A", "sd B", "shift/sd", "W1"
+    );
+    for (name, column) in names.iter().zip(&found.columns) {
+        let shift = column.shift.map_or_else(|| "-".to_owned(), |shift| format!("{shift:.4}"));
+        let _ = writeln!(
+            text,
+            "{name:width$}  {:>12} {:>12}  {:>12} {:>12}  {shift:>10} {:>12}",
+            number(column.mean[0]),
+            number(column.mean[1]),
+            number(column.deviation[0]),
+            number(column.deviation[1]),
+            number(column.wasserstein),
+        );
+    }
+    let units = if settings.standardise { "standardised columns" } else { "the columns' own units" };
+    let (c2st, test) = (&found.c2st, &found.mmd_test);
+    let _ = write!(
+        text,
+        "\nC2ST accuracy       {:.4}   {:9}   0.5: cannot be told apart, 1: never alike; {} and {} rows\n\
+         MMD                 {:.6}   MMD² {:.4e}, bandwidth {}, {units}\n\
+         MMD test            {:.6}   {:9}   {} permutations, {} and {} rows\n\
+         sliced Wasserstein  {:.6}   ± {:.6} for {} directions, order 2, {units}\n\n",
+        c2st.accuracy,
+        probability(c2st.p_value),
+        c2st.rows[0],
+        c2st.rows[1],
+        found.mmd.root,
+        found.mmd.squared,
+        number(found.mmd.bandwidth),
+        test.mmd.root,
+        probability(test.p_value),
+        settings.permutations,
+        test.rows[0],
+        test.rows[1],
+        found.sliced_wasserstein.distance,
+        found.sliced_wasserstein.standard_error,
+        if names.len() == 1 { 1 } else { settings.directions },
+    );
+    let p = found.p_value();
+    text.push_str(&if p <= 0.05 {
+        format!("The samples differ ({}, both tests taken together).\n", probability(p))
+    } else {
+        format!("No difference found ({}, both tests taken together).\n", probability(p))
+    });
+    text
+}
+
+/// A p-value, none of them printed as zero.
+fn probability(p: f64) -> String {
+    if p < 0.001 { "p < 0.001".to_owned() } else { format!("p = {p:.3}") }
+}
+
+/// Six significant digits, in powers of ten only where that is shorter.
+fn number(value: f64) -> String {
+    let size = value.abs();
+    if size != 0.0 && !(1e-4..1e7).contains(&size) {
+        return format!("{value:.4e}");
+    }
+    let before = if size >= 1.0 { size.log10() as usize } else { 0 };
+    format!("{value:.*}", 5_usize.saturating_sub(before))
+}
+
+fn picture(
+    arguments: &CompareArguments,
+    names: &[String],
+    samples: &[Sample<'_>; 2],
+) -> Result<String, Error> {
+    if names.len() > PLOT_COLUMNS {
+        output::warning(&format!(
+            "--plot: the first {PLOT_COLUMNS} of {} columns are drawn; choose others with --columns",
+            names.len()
+        ));
+    }
+    let shown = names.len().min(PLOT_COLUMNS);
+    let mut plot = PairPlot::new(&names[..shown]);
+    for (path, sample) in [&arguments.first, &arguments.second].into_iter().zip(samples) {
+        let equal = if sample.is_weighted() {
+            sample.resampled(sample.rows().min(PLOT_ROWS), arguments.seed)
+        } else {
+            sample.clone()
+        };
+        let rows = equal.values().chunks_exact(names.len());
+        let name = path.file_name().map_or_else(|| "standard input".into(), |name| name.to_string_lossy());
+        plot = plot.layer(name, rows.flat_map(|row| &row[..shown]).copied().collect());
+    }
+    let side = (200 + 110 * shown as u32).max(420);
+    plot.to_svg(PictureSize { width: side, height: side })
+}

@@ -1,0 +1,82 @@
+//! The few distribution functions that the tests need: normal tails and binomial probabilities.
+
+/// P(Z > z) for Z ~ N(0, 1), to about 14 digits relative to its size.
+pub(super) fn normal_tail(z: f64) -> f64 {
+    if z < 0.0 {
+        return 1.0 - normal_tail(-z);
+    }
+    let density = (-0.5 * z * z).exp() / std::f64::consts::TAU.sqrt();
+    if z < 3.0 {
+        // Φ(z) − ½ = φ(z) Σ z²ᵏ⁺¹ / (1·3·…·(2k+1)).
+        let (mut term, mut sum, mut odd) = (z, z, 1.0);
+        while term > 1e-17 * sum {
+            odd += 2.0;
+            term *= z * z / odd;
+            sum += term;
+        }
+        return 0.5 - density * sum;
+    }
+    // Mills' ratio by its continued fraction 1/(z + 1/(z + 2/(z + 3/(z + …)))), from the far end.
+    let mut fraction = z;
+    for k in (1..=100).rev() {
+        fraction = z + f64::from(k) / fraction;
+    }
+    density / fraction
+}
+
+/// log k! for all k up to a largest one.
+#[derive(Clone, Debug)]
+pub(super) struct LogFactorials(Vec<f64>);
+
+impl LogFactorials {
+    pub(super) fn up_to(largest: usize) -> Self {
+        let mut sum = 0.0;
+        let logs = (1..=largest).map(|k| {
+            sum += (k as f64).ln();
+            sum
+        });
+        Self(std::iter::once(0.0).chain(logs).collect())
+    }
+
+    /// log P(B = k) for B ~ Binomial(trials, chance), 0 < chance < 1 given by its logarithm and that of 1 − chance.
+    pub(super) fn log_binomial(&self, k: usize, trials: usize, log_chance: f64, log_other: f64) -> f64 {
+        let rest = trials - k;
+        self.0[trials] - self.0[k] - self.0[rest] + k as f64 * log_chance + rest as f64 * log_other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn normal_tails_match_tables() {
+        for (z, tail) in [
+            (0.0, 0.5),
+            (1.0, 0.158_655_253_931_457_05),
+            (1.959_963_984_540_054, 0.025),
+            (2.5, 6.209_665_325_776_139e-3),
+            (3.0, 1.349_898_031_630_094_6e-3),
+            (6.0, 9.865_876_450_377e-10),
+            (-1.0, 0.841_344_746_068_543),
+        ] {
+            assert!((normal_tail(z) / tail - 1.0).abs() < 1e-7, "{z}: {}", normal_tail(z));
+        }
+        assert!((normal_tail(3.0) / 1.349_898_031_630_094_6e-3 - 1.0).abs() < 1e-13);
+        assert!((normal_tail(2.999_999_999) - normal_tail(3.0)).abs() < 1e-11);
+    }
+
+    #[test]
+    fn binomial_probabilities_sum_to_one() {
+        let logs = LogFactorials::up_to(500);
+        for (trials, chance) in [(1, 0.3), (10, 0.5), (500, 0.01)] {
+            let chance: f64 = chance;
+            let (log_chance, log_other) = (chance.ln(), (-chance).ln_1p());
+            let probabilities: Vec<f64> =
+                (0..=trials).map(|k| logs.log_binomial(k, trials, log_chance, log_other).exp()).collect();
+            assert!((probabilities.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+            let mean: f64 = probabilities.iter().enumerate().map(|(k, p)| k as f64 * p).sum();
+            assert!((mean - trials as f64 * chance).abs() < 1e-10);
+        }
+    }
+}
