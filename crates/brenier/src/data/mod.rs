@@ -23,6 +23,7 @@
 mod atomic;
 mod csv;
 mod format;
+mod mt19937;
 mod npy;
 mod parquet;
 mod select;
@@ -32,5 +33,5 @@ mod table;
 pub use atomic::write_bytes;
 pub use format::{Format, Missing, Output, Read, ReadOptions, read, write};
 pub use select::{Pick, Selection, resolve_pair};
-pub use split::Split;
+pub use split::{Split, SplitProtocol};
 pub use table::Table;

@@ -105,10 +105,7 @@ impl Table {
             }
             hasher.update(&bytes[..8 * block.len()]);
         }
-        hasher.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
-            write!(text, "{byte:02x}").expect("a String accepts all writes");
-            text
-        })
+        hexadecimal(&hasher.finalize())
     }
 
     /// The columns whose value is the same in every row; none for a table without rows.
@@ -157,6 +154,14 @@ impl Table {
         pairs.sort_by_key(|&(_, repeat)| repeat);
         pairs
     }
+}
+
+/// `bytes` as the usual tools print a checksum.
+pub(super) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a String accepts all writes");
+        text
+    })
 }
 
 /// What is wrong with a list of column names, if anything: none at all, one empty, or one given twice.
