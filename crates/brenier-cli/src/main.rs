@@ -43,7 +43,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Mode(mode) => mode.threads.threads,
         Command::Straightness(straightness) => straightness.threads.threads,
         Command::Demo(demo) => demo.threads.threads,
-        Command::Info(_) | Command::Completions(_) => Some(1),
+        Command::Info(_) | Command::Data { .. } | Command::Completions(_) => Some(1),
     };
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(threads.unwrap_or(0))
@@ -57,6 +57,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Mode(arguments) => commands::mode::run(&arguments),
         Command::Straightness(arguments) => commands::straightness::run(&arguments),
         Command::Info(arguments) => commands::info::run(&arguments),
+        Command::Data { command } => commands::data::run(&command),
         Command::Demo(arguments) => commands::demo::run(&arguments),
         Command::Completions(arguments) => commands::completions::run(&arguments),
     })

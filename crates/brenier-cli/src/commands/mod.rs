@@ -1,6 +1,7 @@
 //! One file per command: read, call the library, write.
 
 pub(crate) mod completions;
+pub(crate) mod data;
 pub(crate) mod demo;
 pub(crate) mod density;
 pub(crate) mod fit;

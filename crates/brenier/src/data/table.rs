@@ -88,6 +88,12 @@ impl Table {
         Table { names, rows: self.rows, values }
     }
 
+    /// A copy of some rows, in the order given. Panics when there is no such row.
+    pub fn select_rows(&self, rows: &[u32]) -> Table {
+        let values = rows.iter().flat_map(|&i| self.row(i as usize)).copied().collect();
+        Table { names: self.names.clone(), rows: rows.len(), values }
+    }
+
     /// SHA-256, in hexadecimal, of the number of columns and rows, each name with its length, and the values,
     /// all numbers little-endian: equal tables have equal hashes on every machine.
     pub fn hash(&self) -> String {
@@ -208,6 +214,8 @@ mod tests {
         let swapped = table.select_columns(&[1, 0]);
         assert_eq!(swapped.names(), ["b", "a"]);
         assert_eq!(swapped.into_values(), [2.0, 1.0, 4.0, 3.0, 6.0, 5.0]);
+        let picked = table.select_rows(&[2, 0]);
+        assert_eq!((picked.rows(), picked.into_values()), (2, vec![5.0, 6.0, 1.0, 2.0]));
     }
 
     #[test]
