@@ -116,6 +116,7 @@ impl FitSettings {
                 context_width: self.network.context_width.unwrap_or(width),
                 depth,
                 output: self.network.output,
+                convexity: Default::default(),
             }),
             Method::CotFlow => MapShape::CotFlow(CotShape::new(target, given, width, depth)),
         }
