@@ -79,7 +79,7 @@ impl FitSettings {
     }
 
     /// An error for settings that only the other method has.
-    fn validate(&self) -> Result<()> {
+    pub(crate) fn validate(&self) -> Result<()> {
         self.train.validate()?;
         let (network, default) = (&self.network, NetworkSettings::default());
         if self.method == Method::PcpMap {
@@ -393,7 +393,7 @@ fn supports(
 }
 
 /// Training and validation rows by the seed.
-fn split(rows: usize, settings: &TrainSettings, seed: u64) -> Result<(Vec<u32>, Vec<u32>)> {
+pub(crate) fn split(rows: usize, settings: &TrainSettings, seed: u64) -> Result<(Vec<u32>, Vec<u32>)> {
     if rows < 10 {
         return Err(Error::Columns(format!(
             "the table has {rows} {}: a fit needs at least 10, and hundreds to be useful",

@@ -33,7 +33,7 @@
 //!
 //! The modules follow the data: [`data`] (tables) → [`transform`] (invertible steps with log-determinants) →
 //! [`map`] (the transport maps and their derivatives) ← [`train`] → [`store`] (the model file) → [`Posterior`] →
-//! [`report`] (pictures).
+//! [`report`] (pictures). [`tune`] searches for good settings.
 
 mod error;
 mod fit;
@@ -47,6 +47,7 @@ pub mod report;
 pub mod store;
 pub mod train;
 pub mod transform;
+pub mod tune;
 
 pub use error::{Error, Result};
 pub use fit::{FitControl, FitSettings, Fitted, NetworkSettings, fit, fit_split};

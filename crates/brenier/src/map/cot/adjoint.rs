@@ -136,12 +136,10 @@ impl<T: Real> CotMap<T> {
             || {
                 for b in 0..rows {
                     let (row, v) = (b * w..(b + 1) * w, &v[b * (n + 1)..(b + 1) * (n + 1)]);
-                    let from = [&first.value[row.clone()], &first.turn[row.clone()], &first.back[row.clone()]];
-                    let to = [
-                        &mut s_bars[row.clone()],
-                        &mut climbing[row],
-                        &mut block[b * span..(b + 1) * span],
-                    ];
+                    let from =
+                        [&first.value[row.clone()], &first.turn[row.clone()], &first.back[row.clone()]];
+                    let to =
+                        [&mut s_bars[row.clone()], &mut climbing[row], &mut block[b * span..(b + 1) * span]];
                     climb_opening(to, from, opening, &frame.squares, v, lambda, bend.as_deref_mut());
                 }
             },

@@ -456,11 +456,8 @@ fn turn_row<T: Real>(delta: &mut [T], tanh: &[T], jacobian: &[T], back: &[T], h:
 fn bend<T: Real>(squares: &[T], tanh: &[T], back: &[T]) -> T {
     let mut sums = [T::ZERO; 16];
     sweep!(squares.len(), |at, LANES| {
-        let (s, t, g) = (
-            lanes::<T, LANES>(squares, at),
-            lanes::<T, LANES>(tanh, at),
-            lanes::<T, LANES>(back, at),
-        );
+        let (s, t, g) =
+            (lanes::<T, LANES>(squares, at), lanes::<T, LANES>(tanh, at), lanes::<T, LANES>(back, at));
         for l in 0..LANES {
             sums[l] = (s[l] * g[l]).fma(T::ONE - t[l] * t[l], sums[l]);
         }

@@ -113,7 +113,8 @@ impl<T: Real> CotMap<T> {
 
     /// Runs the loaded batch shard by shard: the objective with its adjoints, or the mean NLL alone.
     fn run(&self, workspace: &mut CotWorkspace<T>, with_adjoints: bool) -> Result<f64> {
-        let CotWorkspace { rows, shard_rows, x, y, frame, records, adjoints, shards, tracks, kept, .. } = workspace;
+        let CotWorkspace { rows, shard_rows, x, y, frame, records, adjoints, shards, tracks, kept, .. } =
+            workspace;
         let (rows, shard_rows, kept, tracks) = (*rows, *shard_rows, *kept, &*tracks);
         let (n, m, stride) = (self.layout.shape.target, self.layout.shape.given, self.layout.record);
         let used = rows.div_ceil(shard_rows);
@@ -132,8 +133,8 @@ impl<T: Real> CotMap<T> {
             .zip(adjoints.par_chunks_mut(shard_rows * stride))
             .enumerate()
             .for_each(|(index, ((shard, records), adjoints))| {
-                let mut track = take(tracks)
-                    .unwrap_or_else(|| Track::new(self, shard_rows, Wanted::Adjoint, kept));
+                let mut track =
+                    take(tracks).unwrap_or_else(|| Track::new(self, shard_rows, Wanted::Adjoint, kept));
                 let first = index * shard_rows;
                 let count = shard_rows.min(rows - first);
                 shard.x[..count * n].copy_from_slice(&x[first * n..(first + count) * n]);
