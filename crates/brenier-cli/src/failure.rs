@@ -62,7 +62,7 @@ impl Failure {
                 | io::ErrorKind::NotADirectory => BAD_INPUT,
                 _ => UNEXPECTED,
             },
-            Self::Library(Error::Numerical(_)) | Self::Stdout(_) => UNEXPECTED,
+            Self::Library(Error::Numerical(_) | Error::Download(_)) | Self::Stdout(_) => UNEXPECTED,
             Self::Library(_) => BAD_INPUT,
         }
     }

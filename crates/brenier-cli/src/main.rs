@@ -44,7 +44,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Straightness(straightness) => straightness.threads.threads,
         Command::Compare(compare) => compare.threads.threads,
         Command::Demo(demo) => demo.threads.threads,
-        Command::Info(_) | Command::Completions(_) => Some(1),
+        Command::Info(_) | Command::Data { .. } | Command::Completions(_) => Some(1),
     };
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(threads.unwrap_or(0))
@@ -59,6 +59,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Straightness(arguments) => commands::straightness::run(&arguments),
         Command::Compare(arguments) => commands::compare::run(&arguments),
         Command::Info(arguments) => commands::info::run(&arguments),
+        Command::Data { command } => commands::data::run(&command),
         Command::Demo(arguments) => commands::demo::run(&arguments),
         Command::Completions(arguments) => commands::completions::run(&arguments),
     })

@@ -40,6 +40,7 @@ fn pcp(name: &'static str, target: usize, given: usize, batch: usize, width: usi
         context_width: width,
         depth,
         output: OutputActivation::Identity,
+        convexity: Default::default(),
     };
     Config { name, shape: Shape::Pcp(shape), batch }
 }

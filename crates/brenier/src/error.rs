@@ -59,6 +59,9 @@ pub enum Error {
         /// What was given.
         got: String,
     },
+    /// A file that could not be downloaded, or is not the one expected.
+    #[error("{0}")]
+    Download(String),
     /// Arithmetic that broke down: a loss or a sample that is not finite, a solver that did not converge.
     #[error("{0}")]
     Numerical(String),

@@ -79,7 +79,7 @@ impl FitSettings {
     }
 
     /// An error for settings that only the other method has.
-    fn validate(&self) -> Result<()> {
+    pub(crate) fn validate(&self) -> Result<()> {
         self.train.validate()?;
         let (network, default) = (&self.network, NetworkSettings::default());
         if self.method == Method::PcpMap {
@@ -116,6 +116,7 @@ impl FitSettings {
                 context_width: self.network.context_width.unwrap_or(width),
                 depth,
                 output: self.network.output,
+                convexity: Default::default(),
             }),
             Method::CotFlow => MapShape::CotFlow(CotShape::new(target, given, width, depth)),
         }
@@ -392,7 +393,7 @@ fn supports(
 }
 
 /// Training and validation rows by the seed.
-fn split(rows: usize, settings: &TrainSettings, seed: u64) -> Result<(Vec<u32>, Vec<u32>)> {
+pub(crate) fn split(rows: usize, settings: &TrainSettings, seed: u64) -> Result<(Vec<u32>, Vec<u32>)> {
     if rows < 10 {
         return Err(Error::Columns(format!(
             "the table has {rows} {}: a fit needs at least 10, and hundreds to be useful",

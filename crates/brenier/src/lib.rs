@@ -33,7 +33,7 @@
 //!
 //! The modules follow the data: [`data`] (tables) → [`transform`] (invertible steps with log-determinants) →
 //! [`map`] (the transport maps and their derivatives) ← [`train`] → [`store`] (the model file) → [`Posterior`] →
-//! [`diagnose`] (two-sample tests, calibration) → [`report`] (pictures).
+//! [`diagnose`] (two-sample tests, calibration) → [`report`] (pictures). [`tune`] searches for good settings.
 
 mod error;
 mod fit;
@@ -48,6 +48,7 @@ pub mod report;
 pub mod store;
 pub mod train;
 pub mod transform;
+pub mod tune;
 
 pub use error::{Error, Result};
 pub use fit::{FitControl, FitSettings, Fitted, NetworkSettings, fit, fit_split};

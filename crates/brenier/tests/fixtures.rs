@@ -87,6 +87,7 @@ fn check_pcp(name: &str, fixture: &Value) {
             "softplus" => OutputActivation::Softplus,
             other => panic!("{name}: unknown output activation {other}"),
         },
+        convexity: Default::default(),
     };
     let mut map = PcpMap::<f64>::initial(shape, Default::default(), 0).unwrap();
     fill(name, &mut map, fixture);

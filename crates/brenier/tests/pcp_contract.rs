@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use brenier::map::pcp::{
-    Initialisation, InverseSettings, OutputActivation, PcpInverter, PcpMap, PcpShape, Solver,
+    Convexity, Initialisation, InverseSettings, OutputActivation, PcpInverter, PcpMap, PcpShape, Solver,
 };
 use brenier::map::{ConditionalMap, Constraint, Trainable};
 use rand::{RngExt, SeedableRng};
@@ -17,6 +17,11 @@ fn shapes() -> Vec<PcpShape> {
         context_width,
         depth,
         output,
+        convexity: Convexity::Partial,
+    };
+    let full = |convexity, target, width, depth, output| PcpShape {
+        convexity,
+        ..shape(target, 0, width, 1, depth, output)
     };
     vec![
         shape(1, 0, 5, 3, 1, OutputActivation::Identity),
@@ -27,6 +32,10 @@ fn shapes() -> Vec<PcpShape> {
         shape(5, 0, 37, 5, 4, OutputActivation::Softplus),
         // Above the order at which per-row work is left to matrix products and blocked factorisations.
         shape(23, 4, 30, 9, 2, OutputActivation::Identity),
+        full(Convexity::Full, 1, 9, 1, OutputActivation::Identity),
+        full(Convexity::Full, 4, 33, 3, OutputActivation::Softplus),
+        full(Convexity::Full, 17, 24, 2, OutputActivation::Identity),
+        full(Convexity::Augmented, 3, 21, 4, OutputActivation::Identity),
     ]
 }
 
@@ -85,7 +94,11 @@ fn taylor_remainders_of_the_loss_fall_quadratically_in_every_parameter_direction
         let rows = 70; // more than one shard, the last one partial
         let (x, y) = (normals(&mut rng, rows * shape.target), normals(&mut rng, rows * shape.given));
         let (value, gradient) = loss_and_gradient(&map, &x, &y);
-        let direction = normals(&mut rng, gradient.len());
+        // In the tensors' entries only: what lies between them is zero and stays so.
+        let mut direction = vec![0.0; gradient.len()];
+        for index in map.tensors().iter().flat_map(|spec| spec.indices()) {
+            direction[index] = rng.sample(StandardNormal);
+        }
         let linear: f64 = gradient.iter().zip(&direction).map(|(g, d)| g * d).sum();
         let steps = [1e-3, 5e-4, 2.5e-4, 1.25e-4].map(|h| h * 0.1);
         let remainders = steps.map(|h| {
@@ -259,6 +272,7 @@ fn many_draws_at_few_observations_solve_their_equations() {
         context_width: 16,
         depth: 2,
         output: OutputActivation::Identity,
+        convexity: Convexity::Partial,
     };
     let mut rng = ChaCha8Rng::seed_from_u64(7);
     let inverter = PcpInverter::new(&trained_like(shape, 7));
@@ -304,6 +318,29 @@ fn an_absurd_observation_ends_in_an_answer_or_an_error_not_a_hang() {
             assert!(x.iter().all(|x| x.is_finite()) && inversion.residuals[0] <= 1e-6);
         }
     }
+}
+
+#[test]
+fn training_an_augmented_network_keeps_its_zero_rows() {
+    let shape = shapes().into_iter().find(|shape| shape.convexity == Convexity::Augmented).unwrap();
+    let mut map = PcpMap::<f32>::initial(shape, Initialisation::Balanced, 1).unwrap();
+    let x: Vec<f32> = normals(&mut ChaCha8Rng::seed_from_u64(1), 64 * 3).iter().map(|&v| v as f32).collect();
+    let mut workspace = map.workspace(64);
+    let mut adam = brenier::train::Adam::new(map.parameters().len(), Default::default());
+    let mut losses = Vec::new();
+    for _ in 0..30 {
+        map.load(&mut workspace, 64).0.copy_from_slice(&x);
+        losses.push(map.adjoints(&mut workspace).unwrap());
+        adam.step(&mut map, &workspace, 1e-2);
+    }
+    assert!(losses[29] < losses[0], "{losses:?}");
+    let mut between = map.parameters().to_vec();
+    map.tensors().iter().flat_map(|spec| spec.indices()).for_each(|index| between[index] = 0.0);
+    assert!(between.iter().all(|&value| value == 0.0));
+    // And a map made of numbers that break the rule keeps it all the same.
+    let filled = PcpMap::from_parameters(shape, vec![0.5_f32; shape.parameters()]).unwrap();
+    let half = (shape.depth - 1) * shape.feature_width * (shape.feature_width / 2);
+    assert_eq!(filled.parameters().iter().filter(|&&value| value == 0.0).count(), half);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! A [`Table`] is read with [`read`], which learns the column names first, asks its caller which columns are
 //! wanted, and then parses and holds only those. Delimited text, parquet, `.npy` and `.npz` are understood, each
 //! in its own file; [`write()`] produces the same formats. A [`Selection`] such as `a,b,y1..y9` names columns
-//! the way a user types them, and a [`Split`] deals rows into training, validation and test parts.
+//! the way a user types them, and a [`Split`] deals rows into training, validation and test parts. [`uci_sets`] are
+//! the public tables on which maps are compared; with the feature `fetch` they can be downloaded.
 //!
 //! ```no_run
 //! use brenier::data::{ReadOptions, Selection, read, resolve_pair};
@@ -21,16 +22,25 @@
 //! ```
 
 mod atomic;
+mod correlation;
 mod csv;
+#[cfg(feature = "fetch")]
+mod fetch;
 mod format;
+mod mt19937;
 mod npy;
 mod parquet;
 mod select;
 mod split;
 mod table;
+mod uci;
 
 pub use atomic::write_bytes;
+pub use correlation::correlated_columns;
+#[cfg(feature = "fetch")]
+pub use fetch::{FetchEvent, FetchSettings, Fetched, fetch_uci};
 pub use format::{Format, Missing, Output, Read, ReadOptions, read, write};
 pub use select::{Pick, Selection, resolve_pair};
-pub use split::Split;
+pub use split::{Split, SplitProtocol};
 pub use table::Table;
+pub use uci::{UCI_MAX_CORRELATION, UciSet, uci_sets};

@@ -2,10 +2,12 @@
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
 
+use super::mt19937::Mt19937;
 use crate::{Error, Result};
 
-/// Three disjoint parts that together hold every row; the indices of each part ascend.
+/// Three disjoint parts that together hold every row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
     /// Rows to learn from; never empty.
@@ -16,40 +18,41 @@ pub struct Split {
     pub test: Vec<u32>,
 }
 
+/// Which random numbers deal the rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SplitProtocol {
+    /// [`Split::random`].
+    #[default]
+    Brenier,
+    /// [`Split::sklearn`].
+    Sklearn,
+}
+
 impl Split {
-    /// Deals `rows` rows at random. A fraction above zero gets at least one row, and one row at least is left
-    /// for training.
+    /// Deals `rows` rows as `protocol` does.
+    pub fn by(
+        protocol: SplitProtocol,
+        rows: usize,
+        valid_fraction: f64,
+        test_fraction: f64,
+        seed: u64,
+    ) -> Result<Split> {
+        match protocol {
+            SplitProtocol::Brenier => Split::random(rows, valid_fraction, test_fraction, seed),
+            SplitProtocol::Sklearn => Split::sklearn(rows, valid_fraction, test_fraction, seed),
+        }
+    }
+
+    /// Deals `rows` rows at random; the indices of each part ascend. A fraction above zero gets at least one row,
+    /// and one row at least is left for training.
     pub fn random(rows: usize, valid_fraction: f64, test_fraction: f64, seed: u64) -> Result<Split> {
-        for (name, fraction) in [("valid_fraction", valid_fraction), ("test_fraction", test_fraction)] {
-            if !(0.0..1.0).contains(&fraction) {
-                return Err(Error::setting(name, format!("must be at least 0 and below 1, not {fraction}")));
-            }
-        }
-        if valid_fraction + test_fraction >= 1.0 {
-            let sum = valid_fraction + test_fraction;
-            return Err(Error::setting(
-                "valid_fraction",
-                format!("together with test_fraction it is {sum}, which leaves no rows to train on"),
-            ));
-        }
-        let count = u32::try_from(rows).map_err(|_| Error::Shape {
-            what: "rows to split",
-            expected: format!("at most {}", u32::MAX),
-            got: rows.to_string(),
-        })?;
+        let count = check(rows, valid_fraction, test_fraction)?;
         let share = |fraction: f64| match fraction {
             0.0 => 0,
             _ => ((fraction * rows as f64).round() as usize).max(1),
         };
         let (mut valid, mut test) = (share(valid_fraction), share(test_fraction));
-        let needed = 1 + usize::from(valid > 0) + usize::from(test > 0);
-        if rows < needed {
-            return Err(Error::Shape {
-                what: "rows to split",
-                expected: format!("at least {needed}, one for each part"),
-                got: rows.to_string(),
-            });
-        }
         while valid + test >= rows {
             // Rounding up took the last training row: the larger part gives one back.
             *(if valid > test { &mut valid } else { &mut test }) -= 1;
@@ -72,6 +75,71 @@ impl Split {
         }
         Ok(Split { train, valid, test })
     }
+
+    /// Deals `rows` rows as scikit-learn's `train_test_split(…, random_state=seed)` does when applied twice, both
+    /// times with the same seed: ⌈`test_fraction` · rows⌉ test rows first, then ⌈`valid_fraction` · rows⌉ validation
+    /// rows from the rest. The parts are in the order drawn. A fraction of zero leaves its call out.
+    pub fn sklearn(rows: usize, valid_fraction: f64, test_fraction: f64, seed: u64) -> Result<Split> {
+        check(rows, valid_fraction, test_fraction)?;
+        let seed = u32::try_from(seed).map_err(|_| {
+            Error::setting(
+                "seed",
+                format!("scikit-learn's split takes a seed of at most {}, not {seed}", u32::MAX),
+            )
+        })?;
+        let share = |fraction: f64| (fraction * rows as f64).ceil() as usize;
+        let (valid, test) = (share(valid_fraction), share(test_fraction));
+        if valid + test >= rows {
+            return Err(Error::Shape {
+                what: "rows to split",
+                expected: format!("more than {valid} for validation and {test} for the test"),
+                got: rows.to_string(),
+            });
+        }
+        let mut train: Vec<u32> = (0..rows as u32).collect();
+        let mut take = |count: usize| {
+            if count == 0 {
+                return Vec::new(); // scikit-learn refuses an empty part: the call is left out
+            }
+            let order = Mt19937::new(seed).permutation(train.len() as u32);
+            let mut drawn: Vec<u32> = order.into_iter().map(|place| train[place as usize]).collect();
+            train = drawn.split_off(count);
+            drawn
+        };
+        let test = take(test);
+        let valid = take(valid);
+        Ok(Split { train, valid, test })
+    }
+}
+
+/// The number of rows, if they suffice for the parts that the fractions ask for.
+fn check(rows: usize, valid_fraction: f64, test_fraction: f64) -> Result<u32> {
+    for (name, fraction) in [("valid_fraction", valid_fraction), ("test_fraction", test_fraction)] {
+        if !(0.0..1.0).contains(&fraction) {
+            return Err(Error::setting(name, format!("must be at least 0 and below 1, not {fraction}")));
+        }
+    }
+    if valid_fraction + test_fraction >= 1.0 {
+        let sum = valid_fraction + test_fraction;
+        return Err(Error::setting(
+            "valid_fraction",
+            format!("together with test_fraction it is {sum}, which leaves no rows to train on"),
+        ));
+    }
+    let count = u32::try_from(rows).map_err(|_| Error::Shape {
+        what: "rows to split",
+        expected: format!("at most {}", u32::MAX),
+        got: rows.to_string(),
+    })?;
+    let needed = 1 + usize::from(valid_fraction > 0.0) + usize::from(test_fraction > 0.0);
+    if rows < needed {
+        return Err(Error::Shape {
+            what: "rows to split",
+            expected: format!("at least {needed}, one for each part"),
+            got: rows.to_string(),
+        });
+    }
+    Ok(count)
 }
 
 #[cfg(test)]
@@ -79,6 +147,18 @@ impl Split {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use sha2::{Digest, Sha256};
+
+    /// Rows; sizes of the parts; first test row; SHA-256 of all indices, train, valid and test in the order drawn,
+    /// as little-endian 32-bit words.
+    const PUBLISHED: [(usize, [usize; 3], u32, &str); 6] = [
+        (5875, [4699, 588, 588], 5366, "4a7fbcf6a832225ec1678e45af7b926c458c09dc762ba3bd358e3ab1e79734ce"),
+        (4898, [3918, 490, 490], 4656, "d5f89c8493e1ab5165e1898f84383503ddaa8e6d5d0a67d0d2f3f0f3e812802b"),
+        (1599, [1279, 160, 160], 803, "14c94b7d89666bf0d341b4ccf3b45b5745791592a32278ccf6db5bae6871cf66"),
+        (1030, [824, 103, 103], 31, "efd589688408fca57fd2425ea0f0d162f6dc4eca22311a8d137674d7099a4603"),
+        (768, [614, 77, 77], 668, "78e56139670f06416edb0ee38dd1680c605844721a9bda9b6babfd49e85c18c5"),
+        (308, [246, 31, 31], 288, "f23d416203f877492b0a9212fe4ac9dc87e20e6fa450cef6351614f602f34a47"),
+    ];
 
     #[test]
     fn the_same_seed_gives_the_same_split_for_ever() {
@@ -110,6 +190,31 @@ mod tests {
         }
         // Binomial(2000, 0.2): mean 400, standard deviation 18.
         assert!(hits.iter().all(|&count| count.abs_diff(400) < 90), "{hits:?}");
+    }
+
+    #[test]
+    fn the_published_uci_splits_come_out() {
+        for (rows, sizes, first, hash) in PUBLISHED {
+            let split = Split::sklearn(rows, 0.1, 0.1, 42).unwrap();
+            assert_eq!([split.train.len(), split.valid.len(), split.test.len()], sizes);
+            assert_eq!(split.test[0], first);
+            let all = [split.train, split.valid, split.test].concat();
+            let bytes: Vec<u8> = all.iter().flat_map(|row| row.to_le_bytes()).collect();
+            assert_eq!(super::super::table::hexadecimal(&Sha256::digest(bytes)), hash, "{rows} rows");
+        }
+    }
+
+    #[test]
+    fn sklearn_parts_may_be_empty_and_bad_requests_are_errors() {
+        let split = Split::sklearn(10, 0.0, 0.3, 42).unwrap();
+        assert_eq!((split.test, split.valid.len()), (vec![8, 1, 5], 0));
+        assert_eq!(split.train, [0, 7, 2, 9, 4, 3, 6]);
+        assert_eq!(Split::sklearn(3, 0.0, 0.0, 1).unwrap().train, [0, 1, 2]);
+        let problem =
+            |rows, valid, test, seed| Split::sklearn(rows, valid, test, seed).unwrap_err().to_string();
+        assert!(problem(9, 0.1, 0.1, 1 << 32).starts_with("setting seed: scikit-learn's split takes"));
+        assert!(problem(4, 0.3, 0.3, 1).contains("more than 2 for validation and 2 for the test, got 4"));
+        assert!(problem(2, 0.1, 0.1, 1).contains("at least 3"));
     }
 
     proptest! {

@@ -88,6 +88,12 @@ impl Table {
         Table { names, rows: self.rows, values }
     }
 
+    /// A copy of some rows, in the order given. Panics when there is no such row.
+    pub fn select_rows(&self, rows: &[u32]) -> Table {
+        let values = rows.iter().flat_map(|&i| self.row(i as usize)).copied().collect();
+        Table { names: self.names.clone(), rows: rows.len(), values }
+    }
+
     /// SHA-256, in hexadecimal, of the number of columns and rows, each name with its length, and the values,
     /// all numbers little-endian: equal tables have equal hashes on every machine.
     pub fn hash(&self) -> String {
@@ -105,10 +111,7 @@ impl Table {
             }
             hasher.update(&bytes[..8 * block.len()]);
         }
-        hasher.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
-            write!(text, "{byte:02x}").expect("a String accepts all writes");
-            text
-        })
+        hexadecimal(&hasher.finalize())
     }
 
     /// The columns whose value is the same in every row; none for a table without rows.
@@ -159,6 +162,14 @@ impl Table {
     }
 }
 
+/// `bytes` as the usual tools print a checksum.
+pub(super) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a String accepts all writes");
+        text
+    })
+}
+
 /// What is wrong with a list of column names, if anything: none at all, one empty, or one given twice.
 pub(super) fn name_problem(names: &[String]) -> Option<String> {
     if names.is_empty() {
@@ -203,6 +214,8 @@ mod tests {
         let swapped = table.select_columns(&[1, 0]);
         assert_eq!(swapped.names(), ["b", "a"]);
         assert_eq!(swapped.into_values(), [2.0, 1.0, 4.0, 3.0, 6.0, 5.0]);
+        let picked = table.select_rows(&[2, 0]);
+        assert_eq!((picked.rows(), picked.into_values()), (2, vec![5.0, 6.0, 1.0, 2.0]));
     }
 
     #[test]

@@ -295,6 +295,9 @@ impl<T: Real> PcpMap<T> {
 
     /// Back through the contexts: v̄_{k+1} = C_{k+1}ᵀ (adjoint of layer k + 1), times ELU', into layer k's rows.
     pub(super) fn pull_back_contexts(&self, records: &[T], adjoints: &mut [T], rows: usize) {
+        if self.layout.shape.is_full() {
+            return;
+        }
         let stride = self.layout.record;
         for k in (0..self.layout.shape.depth).rev() {
             let (layer, above) = (&self.layout.layers[k], &self.layout.layers[k + 1]);

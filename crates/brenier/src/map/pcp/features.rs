@@ -216,7 +216,7 @@ impl<T: Real> PcpMap<T> {
     pub(super) fn close_contexts(&self, records: &mut [T], cols: usize) {
         let stride = self.layout.record;
         for (k, layer) in self.layout.layers.iter().enumerate() {
-            if k > 0 {
+            if k > 0 && layer.cols > 0 {
                 let weight =
                     columns(&self.parameters[layer.weight.clone()], layer.rows, layer.cols, layer.rows);
                 let all = columns_mut(records, stride, cols, stride);
@@ -231,7 +231,10 @@ impl<T: Real> PcpMap<T> {
                     for record in records.chunks_exact_mut(stride).take(cols) {
                         let here = layer.of_mut(record);
                         if layer.cols == 0 {
-                            here.copy_from_slice(bias);
+                            // Without y the contexts are constants; without contexts the gates stand open.
+                            let (open, constant) = here.split_at_mut(layer.rows - bias.len());
+                            open.fill(T::ONE);
+                            constant.copy_from_slice(bias);
                         } else {
                             for (value, &bias) in here.iter_mut().zip(bias) {
                                 *value += bias;

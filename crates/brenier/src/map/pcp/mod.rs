@@ -6,6 +6,8 @@
 //!
 //! G = a·s_K + ½ b‖x‖² is convex in x for every y, so z = ∇ₓG is the Brenier map of the conditional
 //! distribution onto its reference, H = ∇²G is symmetric positive definite, and log det ∂z/∂x is a Cholesky.
+//!
+//! Without y the network may be fully input-convex ([`Convexity::Full`]): the same formulas with all gates open.
 
 mod adjoint;
 mod features;
@@ -19,7 +21,7 @@ mod step;
 
 pub use init::Initialisation;
 pub use inverse::{InverseSettings, PcpInverter, Solver};
-pub use shape::{OutputActivation, PcpShape};
+pub use shape::{Convexity, OutputActivation, PcpShape};
 pub use step::PcpWorkspace;
 
 use shape::Layout;
@@ -41,11 +43,17 @@ pub struct PcpMap<T> {
 }
 
 impl<T: Real> PcpMap<T> {
-    /// A map with the given parameters, in the order of [`ConditionalMap::tensors`]' places.
-    pub fn from_parameters(shape: PcpShape, parameters: Vec<T>) -> Result<Self> {
+    /// A map with the given parameters, in the order of [`ConditionalMap::tensors`]' places; what lies between them,
+    /// the zero rows of augmented layers, is made zero.
+    pub fn from_parameters(shape: PcpShape, mut parameters: Vec<T>) -> Result<Self> {
         shape.validate()?;
         let layout = Layout::new(shape);
         check_parameters("PCP-Map parameters", layout.parameters, parameters.len())?;
+        if shape.convexity == Convexity::Augmented {
+            let mut kept = vec![T::ZERO; parameters.len()];
+            layout.tensors().iter().flat_map(TensorSpec::indices).for_each(|i| kept[i] = parameters[i]);
+            parameters = kept;
+        }
         Ok(Self { layout, parameters, initialisation: Initialisation::default() })
     }
 

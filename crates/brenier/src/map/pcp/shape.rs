@@ -18,6 +18,22 @@ pub enum OutputActivation {
     Softplus,
 }
 
+/// In which of its inputs the potential is convex, and what its layers see of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Convexity {
+    /// Partially input-convex: convex in x, the layers gated by contexts of y.
+    #[default]
+    Partial,
+    /// Fully input-convex, for a map without given columns: s₀ = X₀ x + b₀ and s_k = A_k w_k + X_k x + b_k with
+    /// A_k ≥ 0 and X_k free, as no gate depends on anything (p_k = gate_k = 1).
+    Full,
+    /// [`Full`](Self::Full) with augmented inputs, as in convex potential flows and the published joint maps: the
+    /// lower half of the features of layers 1 ≤ k < K sees x alone, softplus(X_k x + b_k), because the rows of A_k
+    /// above it are zero.
+    Augmented,
+}
+
 /// The sizes of a partially input-convex network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -35,6 +51,9 @@ pub struct PcpShape {
     /// The output activation.
     #[serde(default)]
     pub output: OutputActivation,
+    /// Whether contexts of y gate the layers; fully convex networks have neither y nor contexts.
+    #[serde(default)]
+    pub convexity: Convexity,
 }
 
 /// Largest number of parameters we are willing to hold (4 GiB in single precision).
@@ -53,6 +72,12 @@ impl PcpShape {
             if value == 0 {
                 return Err(Error::setting(name, "must be at least 1"));
             }
+        }
+        if self.is_full() && self.given > 0 {
+            return Err(Error::setting(
+                "convexity",
+                format!("a fully convex network has no given columns, but there are {}", self.given),
+            ));
         }
         let sizes = [self.target, self.given, self.feature_width, self.context_width];
         let largest = sizes.into_iter().max().unwrap_or(0);
@@ -73,7 +98,21 @@ impl PcpShape {
         Ok(())
     }
 
-    /// The number of parameters, dead ones (Lvw_K and bw_K under the identity output) included.
+    /// Whether the network is convex in all it sees.
+    pub(crate) fn is_full(&self) -> bool {
+        self.convexity != Convexity::Partial
+    }
+
+    /// Rows of A_k, 0 < k < K, that may differ from zero.
+    pub(crate) fn fed_width(&self) -> usize {
+        match self.convexity {
+            Convexity::Augmented => self.feature_width.div_ceil(2),
+            Convexity::Partial | Convexity::Full => self.feature_width,
+        }
+    }
+
+    /// The number of parameters, dead ones (Lvw_K and bw_K under the identity output, the
+    /// zero rows of augmented layers) included.
     pub fn parameters(&self) -> usize {
         Layout::new(*self).parameters
     }
@@ -90,6 +129,9 @@ impl PcpShape {
 /// matrix behind that gate: Lx_k for k ≥ 1 and the non-negative Lw_0 for k = 0, so that
 ///
 /// s_k = A_k (p_k ⊙ w_k) + X_k (gate_k ⊙ x) + c_k   with A_0 absent.
+///
+/// A fully convex network has no C_k: its records hold p_k = gate_k = 1 and c_k = β_k, so that everything above the
+/// contexts is the same code.
 #[derive(Clone, Debug)]
 pub(crate) struct Layer {
     /// Height of C_k.
@@ -110,12 +152,19 @@ pub(crate) struct Layer {
     pub record: usize,
     /// C_k in the parameter vector, column-major.
     pub weight: Range<usize>,
-    /// β_k in the parameter vector.
+    /// β_k in the parameter vector: as high as C_k, or c_k alone in a fully convex network.
     pub bias: Range<usize>,
     /// X_k in the parameter vector, column-major.
     pub input: Range<usize>,
     /// A_k in the parameter vector, column-major; empty at k = 0.
     pub feature: Range<usize>,
+}
+
+impl Layer {
+    /// Where the bias of row `row` of the record stands in the parameter vector.
+    pub(crate) fn bias_at(&self, row: usize) -> usize {
+        self.bias.end + row - self.rows
+    }
 }
 
 /// Every layer's place in the flat parameter vector.
@@ -132,6 +181,7 @@ pub(crate) struct Layout {
 impl Layout {
     pub(crate) fn new(shape: PcpShape) -> Self {
         let PcpShape { target: n, given: m, feature_width: w, context_width: u, depth, .. } = shape;
+        let full = shape.is_full();
         let mut next = 0;
         let mut take = |length: usize| {
             let range = next..next + length;
@@ -142,11 +192,20 @@ impl Layout {
         let layers = (0..=depth)
             .map(|k| {
                 let outputs = if k < depth { w } else { 1 };
-                let v = 0..if k < depth { u } else { 0 };
+                let v = 0..if k < depth && !full { u } else { 0 };
                 let p = v.end..v.end + if k > 0 { w } else { 0 };
                 let gate = p.end..p.end + n;
                 let c = gate.end..gate.end + outputs;
-                let (rows, cols) = (c.end, if k == 0 { m } else { u });
+                let (rows, cols) = (
+                    c.end,
+                    if full {
+                        0
+                    } else if k == 0 {
+                        m
+                    } else {
+                        u
+                    },
+                );
                 let layer = Layer {
                     rows,
                     cols,
@@ -157,7 +216,7 @@ impl Layout {
                     outputs,
                     record,
                     weight: take(rows * cols),
-                    bias: take(rows),
+                    bias: take(if full { outputs } else { rows }),
                     input: take(outputs * n),
                     feature: take(if k > 0 { outputs * w } else { 0 }),
                 };
@@ -174,55 +233,57 @@ impl Layout {
     pub(crate) fn tensors(&self) -> Vec<TensorSpec> {
         let mut specs = Vec::new();
         for (k, layer) in self.layers.iter().enumerate() {
-            let mut stacked = |name: &str, bias: Option<&str>, rows: &Range<usize>| {
+            let full = self.shape.is_full();
+            let mut stacked = |name: &str, bias: &str, rows: &Range<usize>| {
                 if rows.is_empty() {
                     return;
                 }
-                specs.push(TensorSpec {
-                    name: format!("{name}.{k}"),
-                    rows: rows.len(),
-                    cols: Some(layer.cols),
-                    offset: layer.weight.start + rows.start,
-                    stride: layer.rows,
-                    constraint: Constraint::Free,
-                });
-                if let Some(bias) = bias {
+                if !full {
                     specs.push(TensorSpec {
-                        name: format!("{bias}.{k}"),
+                        name: format!("{name}.{k}"),
                         rows: rows.len(),
-                        cols: None,
-                        offset: layer.bias.start + rows.start,
+                        cols: Some(layer.cols),
+                        offset: layer.weight.start + rows.start,
                         stride: layer.rows,
                         constraint: Constraint::Free,
                     });
                 }
+                specs.push(TensorSpec {
+                    name: format!("{bias}.{k}"),
+                    rows: rows.len(),
+                    cols: None,
+                    offset: layer.bias_at(rows.start),
+                    stride: layer.rows,
+                    constraint: Constraint::Free,
+                });
             };
-            stacked("Lv", Some("bv"), &layer.v);
-            stacked("Lvw", Some("bw"), &layer.c);
-            if k == 0 {
-                stacked("Lwv", Some("bwv"), &layer.gate);
-            } else {
-                stacked("Lwv", Some("bwv"), &layer.p);
-                stacked("Lxv", Some("bxv"), &layer.gate);
+            stacked("Lv", "bv", &layer.v);
+            stacked("Lvw", "bw", &layer.c);
+            if !full && k == 0 {
+                stacked("Lwv", "bwv", &layer.gate);
+            } else if !full {
+                stacked("Lwv", "bwv", &layer.p);
+                stacked("Lxv", "bxv", &layer.gate);
             }
-            let mut dense = |name: &str, range: &Range<usize>, constraint| {
+            let mut dense = |name: &str, range: &Range<usize>, rows: usize, constraint| {
                 if range.is_empty() {
                     return;
                 }
                 specs.push(TensorSpec {
                     name: format!("{name}.{k}"),
-                    rows: layer.outputs,
+                    rows,
                     cols: Some(range.len() / layer.outputs),
                     offset: range.start,
                     stride: layer.outputs,
                     constraint,
                 });
             };
-            if k == 0 {
-                dense("Lw", &layer.input, Constraint::NonNegative);
+            if k == 0 && !full {
+                dense("Lw", &layer.input, layer.outputs, Constraint::NonNegative);
             } else {
-                dense("Lw", &layer.feature, Constraint::NonNegative);
-                dense("Lx", &layer.input, Constraint::Free);
+                let fed = layer.outputs.min(self.shape.fed_width());
+                dense("Lw", &layer.feature, fed, Constraint::NonNegative);
+                dense("Lx", &layer.input, layer.outputs, Constraint::Free);
             }
         }
         specs.push(TensorSpec {
@@ -238,6 +299,7 @@ impl Layout {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -249,6 +311,7 @@ mod tests {
             context_width: width,
             depth,
             output: OutputActivation::Identity,
+            convexity: Convexity::Partial,
         }
     }
 
@@ -269,6 +332,22 @@ mod tests {
             }
             assert!(seen.iter().all(|&count| count == 1), "{shape:?}");
         }
+    }
+
+    #[test]
+    fn fully_convex_networks_have_no_contexts_and_augmented_ones_half_the_feeding_weights() {
+        let (n, w, depth) = (3, 6, 4);
+        let full = PcpShape { convexity: Convexity::Full, ..shape(n, 0, w, depth) };
+        let count = depth * w * n + n + (depth - 1) * w * w + w + depth * w + 1 + 3;
+        assert_eq!(full.parameters(), count);
+        let listed =
+            |shape| Layout::new(shape).tensors().iter().map(|spec| spec.indices().count()).sum::<usize>();
+        assert_eq!(count, listed(full));
+        let augmented = PcpShape { convexity: Convexity::Augmented, ..full };
+        assert_eq!(count - (depth - 1) * w * w / 2, listed(augmented));
+        assert!(full.validate().is_ok());
+        let text = PcpShape { given: 2, ..full }.validate().unwrap_err().to_string();
+        assert!(text.contains("convexity") && text.contains("2"), "{text}");
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl<T: Real> Shard<T> {
 
 impl<T: Real> PcpMap<T> {
     fn parts(&self) -> (Vec<Block>, Vec<Part>) {
-        let depth = self.layout.shape.depth;
+        let (depth, full) = (self.layout.shape.depth, self.layout.shape.is_full());
         let (mut blocks, mut parts) = (Vec::new(), Vec::new());
         let scale = 1.0 / self.layout.shape.feature_width as f64;
         let mut push = |range: Range<usize>, part: Part, constraint: Constraint, decays: bool| {
@@ -93,11 +93,12 @@ impl<T: Real> PcpMap<T> {
                 let range = start + cols.start * layer.rows..start + cols.end * layer.rows;
                 push(range, Part::Context { k, cols }, Constraint::Free, true);
             }
-            for rows in [0..layer.c.start, layer.c.clone()] {
-                let range = layer.bias.start + rows.start..layer.bias.start + rows.end;
+            let gates = if full { 0..0 } else { 0..layer.c.start };
+            for rows in [gates, layer.c.clone()].into_iter().filter(|rows| !rows.is_empty()) {
+                let range = layer.bias_at(rows.start)..layer.bias_at(rows.end);
                 push(range, Part::Bias { k, rows }, Constraint::Free, false);
             }
-            let constraint = if k == 0 { Constraint::NonNegative } else { Constraint::Free };
+            let constraint = if k == 0 && !full { Constraint::NonNegative } else { Constraint::Free };
             push(layer.input.clone(), Part::Input { k }, constraint, true);
             if k == depth {
                 push(layer.feature.clone(), Part::Head, Constraint::NonNegative, true);
@@ -237,6 +238,10 @@ impl<T: Real> Trainable<T> for PcpMap<T> {
                     let bar = columns(&hidden.bar, w, (n + 2) * count, w);
                     let gated = columns(&hidden.gated, w, (n + 2) * count, w).subrows(cols.start, cols.len());
                     product(columns_mut(gradient, w, cols.len(), w), accum, bar, gated.transpose());
+                }
+                let fed = self.layout.shape.fed_width();
+                for column in gradient.chunks_exact_mut(w) {
+                    column[fed..].fill(T::ZERO);
                 }
             }
             Part::Gamma => {

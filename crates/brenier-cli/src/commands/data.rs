@@ -1,0 +1,166 @@
+//! `brenier data`: fetching public tables, leaving out columns, dealing rows into parts.
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+use brenier::data::{
+    self, FetchEvent, FetchSettings, Fetched, Missing, Output, ReadOptions, Selection, Split, Table, UciSet,
+    correlated_columns, uci_sets,
+};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::info::listed;
+use crate::args::{DataCommand, FetchArguments, PrepareArguments, SplitArguments, TableFormat};
+use crate::failure::Failure;
+use crate::output;
+
+pub(crate) fn run(command: &DataCommand) -> Result<(), Failure> {
+    match command {
+        DataCommand::Fetch(arguments) => fetch(arguments),
+        DataCommand::Prepare(arguments) => prepare(arguments),
+        DataCommand::Split(arguments) => split(arguments),
+    }
+}
+
+fn fetch(arguments: &FetchArguments) -> Result<(), Failure> {
+    let sets: Vec<&UciSet> = match arguments.dataset.as_slice() {
+        [] => uci_sets().iter().collect(),
+        names => names.iter().map(|name| UciSet::find(name)).collect::<Result<_, _>>()?,
+    };
+    let mut settings = FetchSettings::default();
+    if let Some(mirror) = &arguments.mirror {
+        settings.mirror.clone_from(mirror);
+    }
+    for set in sets {
+        let bar = bar(arguments.quiet, set.name);
+        let fetched = data::fetch_uci(set, &arguments.dir, &settings, &mut |event| match event {
+            FetchEvent::Started { have, total, .. } => {
+                if let Some(total) = total {
+                    bar.set_length(total);
+                }
+                bar.set_position(have);
+            }
+            FetchEvent::Received(bytes) => bar.set_position(bytes),
+            FetchEvent::Failed(problem) => {
+                bar.suspend(|| output::warning(&format!("{}: {problem}", set.name)));
+            }
+        });
+        bar.finish_and_clear();
+        let what = match fetched? {
+            Fetched::Present => "was there already",
+            Fetched::Downloaded => "downloaded and checked",
+        };
+        if !arguments.quiet {
+            output::result(&format!(
+                "{}  {what}: {} rows of {} columns; cite {}, doi:{}\n",
+                set.path(&arguments.dir).display(),
+                set.rows,
+                set.columns.len(),
+                set.title,
+                set.doi
+            ))?;
+        }
+    }
+    if !arguments.quiet {
+        output::note("the tables are licensed CC BY 4.0; separators and column names were changed");
+    }
+    Ok(())
+}
+
+/// Bytes received, on a terminal.
+fn bar(quiet: bool, name: &str) -> ProgressBar {
+    let visible = !quiet && std::io::stderr().is_terminal();
+    let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let style = ProgressStyle::with_template("{msg:12} {bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::with_draw_target(None, target).with_style(style).with_message(name.to_owned())
+}
+
+fn prepare(arguments: &PrepareArguments) -> Result<(), Failure> {
+    let target = output::destination(arguments.out.as_deref());
+    output::check_destination(&target)?;
+    let table = read(&arguments.table, arguments.drop_missing, arguments.drop.as_ref())?;
+    let removed = match arguments.max_correlation {
+        Some(limit) => correlated_columns(&table, limit)?,
+        None => Vec::new(),
+    };
+    let kept: Vec<usize> = (0..table.columns()).filter(|column| !removed.contains(column)).collect();
+    data::write(&target, &table.select_columns(&kept))?;
+    if let Some(limit) = arguments.max_correlation {
+        let names: Vec<String> = removed.iter().map(|&column| table.names()[column].clone()).collect();
+        output::note(&match names.as_slice() {
+            [] => format!("no two columns have a correlation above {limit}"),
+            names => format!("correlation above {limit} with a later column, left out: {}", listed(names)),
+        });
+    }
+    output::note(&format!("{} rows of {} columns", table.rows(), kept.len()));
+    Ok(())
+}
+
+/// All columns of a table but those of `drop`, which may hold anything.
+fn read(path: &Path, drop_missing: bool, drop: Option<&Selection>) -> Result<Table, Failure> {
+    let missing = if drop_missing { Missing::DropRows } else { Missing::Fail };
+    let read = data::read(path, &ReadOptions { missing, ..ReadOptions::default() }, |names| {
+        let dropped = drop.map_or(Ok(Vec::new()), |drop| drop.resolve(names))?;
+        let kept: Vec<usize> = (0..names.len()).filter(|column| !dropped.contains(column)).collect();
+        if kept.is_empty() {
+            return Err(brenier::Error::Columns("--drop leaves no column of the table".to_owned()));
+        }
+        Ok(kept)
+    })?;
+    output::noticed(path, &read);
+    Ok(read.table)
+}
+
+fn split(arguments: &SplitArguments) -> Result<(), Failure> {
+    let extension = match arguments.format {
+        Some(TableFormat::Csv) => "csv",
+        Some(TableFormat::Parquet) => "parquet",
+        Some(TableFormat::Npy) => "npy",
+        Some(TableFormat::Npz) => "npz",
+        None => arguments.table.extension().and_then(|extension| extension.to_str()).unwrap_or("csv"),
+    };
+    let prefix = arguments.out_prefix.clone().unwrap_or_else(|| match arguments.table.to_str() {
+        Some("-") => PathBuf::from("split"),
+        _ => arguments.table.with_extension(""),
+    });
+    let part = |name: &str| {
+        let mut path: OsString = prefix.as_os_str().to_owned();
+        path.push(format!("-{name}.{extension}"));
+        Output::Path(path.into())
+    };
+    let outputs = [part("train"), part("valid"), part("test")];
+    outputs.iter().try_for_each(output::check_destination)?;
+    if let Some(rows) = &arguments.rows {
+        output::check_writable(rows)?;
+    }
+    let table = read(&arguments.table, arguments.drop_missing, None)?;
+    let split = Split::by(
+        arguments.protocol,
+        table.rows(),
+        arguments.valid_fraction,
+        arguments.test_fraction,
+        arguments.seed,
+    )?;
+    let parts = [("train", &split.train), ("valid", &split.valid), ("test", &split.test)];
+    let mut text = String::new();
+    for (output, (name, rows)) in outputs.iter().zip(parts) {
+        if rows.is_empty() {
+            continue;
+        }
+        data::write(output, &table.select_rows(rows))?;
+        if let Output::Path(path) = output {
+            text.push_str(&format!("{name:6} {:8} rows  {}\n", rows.len(), path.display()));
+        }
+    }
+    if let Some(path) = &arguments.rows {
+        let mut list = String::from("row,set\n");
+        for (name, rows) in parts {
+            rows.iter().for_each(|row| list.push_str(&format!("{row},{name}\n")));
+        }
+        data::write_bytes(path, list.as_bytes())?;
+    }
+    output::result(&text)?;
+    Ok(())
+}
