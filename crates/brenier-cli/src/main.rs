@@ -4,6 +4,8 @@ mod args;
 mod commands;
 mod config;
 mod failure;
+mod model_args;
+mod models;
 mod observations;
 mod output;
 mod progress;
@@ -42,6 +44,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Density(density) => density.threads.threads,
         Command::Mode(mode) => mode.threads.threads,
         Command::Demo(demo) => demo.threads.threads,
+        Command::Simulate(simulate) => simulate.threads.threads,
+        Command::Abc(abc) => abc.threads.threads,
         Command::Info(_) | Command::Completions(_) => Some(1),
     };
     let pool = rayon::ThreadPoolBuilder::new()
@@ -56,6 +60,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Mode(arguments) => commands::mode::run(&arguments),
         Command::Info(arguments) => commands::info::run(&arguments),
         Command::Demo(arguments) => commands::demo::run(&arguments),
+        Command::Simulate(arguments) => commands::simulate::run(&arguments),
+        Command::Abc(arguments) => commands::abc::run(&arguments),
         Command::Completions(arguments) => commands::completions::run(&arguments),
     })
 }

@@ -1,5 +1,6 @@
 //! One file per command: read, call the library, write.
 
+pub(crate) mod abc;
 pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod density;
@@ -7,3 +8,4 @@ pub(crate) mod fit;
 pub(crate) mod info;
 pub(crate) mod mode;
 pub(crate) mod sample;
+pub(crate) mod simulate;
