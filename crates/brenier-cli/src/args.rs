@@ -13,13 +13,15 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::de::DeserializeOwned;
 
+use crate::model_args::{ABC_HELP, AbcArguments, SIMULATE_HELP, SimulateArguments};
+
 const AFTER_HELP: &str = "\
 Exit codes:
   0    success; also a fit that Ctrl-C or --minutes ended early, with its best model saved,
        and a reader of standard output that closed the pipe
   1    unexpected failure: input and output, arithmetic that broke down
   2    bad input or usage: flags, settings, tables, models, paths
-  130  a second Ctrl-C
+  130  a second Ctrl-C; also the first where there is no result yet (simulate, abc): --resume goes on
 
 Results go to standard output, everything else to standard error.
 
@@ -172,6 +174,12 @@ pub(crate) enum Command {
     /// Tell whether two tables of draws, from any program, come from one distribution
     #[command(after_help = COMPARE_HELP)]
     Compare(CompareArguments),
+    /// Simulate a table of parameters and outputs, with a built-in model or a program of your own
+    #[command(after_help = SIMULATE_HELP)]
+    Simulate(SimulateArguments),
+    /// Find weighted particles at an observation by simulation alone (SMC-ABC, rejection)
+    #[command(after_help = ABC_HELP)]
+    Abc(Box<AbcArguments>),
     /// Say what a model file holds
     #[command(after_help = INFO_HELP)]
     Info(InfoArguments),
@@ -657,7 +665,7 @@ pub(crate) struct CompletionsArguments {
 }
 
 /// Parses one of `names` into the library's type by the spelling that TOML uses too.
-fn one_of<T>(names: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+pub(crate) fn one_of<T>(names: &'static [&'static str]) -> impl TypedValueParser<Value = T>
 where
     T: DeserializeOwned + Clone + Send + Sync + 'static,
 {

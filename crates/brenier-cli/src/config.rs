@@ -1,13 +1,14 @@
-//! The settings file of `brenier fit`: TOML with the fields of [`FitSettings`].
+//! Settings files: TOML with the fields of a settings struct of the library.
 
 use std::path::Path;
 
-use brenier::{Error, FitSettings};
+use brenier::Error;
+use serde::de::DeserializeOwned;
 
 use crate::failure::Failure;
 
 /// Reads the settings; a mistake is one sentence with file, line and key.
-pub(crate) fn read(path: &Path) -> Result<FitSettings, Failure> {
+pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| Failure::Library(Error::io(path, "read the settings", source)))?;
     toml::from_str(&text).map_err(|error| {

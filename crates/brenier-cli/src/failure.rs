@@ -10,7 +10,7 @@ pub(crate) const SUCCESS: u8 = 0;
 pub(crate) const UNEXPECTED: u8 = 1;
 /// The user can mend it: flags, settings, tables, models.
 pub(crate) const BAD_INPUT: u8 = 2;
-/// A second Ctrl-C.
+/// A second Ctrl-C, or the first where there is no result yet.
 pub(crate) const INTERRUPTED: i32 = 130;
 
 /// Why a command ended early.
@@ -18,6 +18,8 @@ pub(crate) const INTERRUPTED: i32 = 130;
 pub(crate) enum Failure {
     /// Flags that do not go together or with the files; one sentence.
     Usage(String),
+    /// Ctrl-C before there was a result; what is kept, and how to go on.
+    Interrupted(String),
     /// The library's answer.
     Library(Error),
     /// Standard output refused.
@@ -42,7 +44,7 @@ impl Failure {
     pub(crate) fn message(&self) -> Option<String> {
         match self {
             _ if self.is_broken_pipe() => None,
-            Self::Usage(text) => Some(text.clone()),
+            Self::Usage(text) | Self::Interrupted(text) => Some(text.clone()),
             Self::Library(error) => Some(error.to_string()),
             Self::Stdout(error) => Some(format!("cannot write to standard output: {error}")),
         }
@@ -53,6 +55,7 @@ impl Failure {
         match self {
             _ if self.is_broken_pipe() => SUCCESS,
             Self::Usage(_) => BAD_INPUT,
+            Self::Interrupted(_) => INTERRUPTED as u8,
             Self::Library(Error::Io { source, .. }) => match source.kind() {
                 // The path is wrong, not the machine.
                 io::ErrorKind::NotFound
@@ -69,7 +72,7 @@ impl Failure {
 
     fn is_broken_pipe(&self) -> bool {
         match self {
-            Self::Usage(_) => false,
+            Self::Usage(_) | Self::Interrupted(_) => false,
             Self::Library(Error::Io { source, .. }) | Self::Stdout(source) => {
                 source.kind() == io::ErrorKind::BrokenPipe
             }

@@ -4,6 +4,8 @@ mod args;
 mod commands;
 mod config;
 mod failure;
+mod model_args;
+mod models;
 mod observations;
 mod output;
 mod progress;
@@ -44,6 +46,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Straightness(straightness) => straightness.threads.threads,
         Command::Compare(compare) => compare.threads.threads,
         Command::Demo(demo) => demo.threads.threads,
+        Command::Simulate(simulate) => simulate.threads.threads,
+        Command::Abc(abc) => abc.threads.threads,
         Command::Info(_) | Command::Data { .. } | Command::Completions(_) => Some(1),
     };
     let pool = rayon::ThreadPoolBuilder::new()
@@ -61,6 +65,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Info(arguments) => commands::info::run(&arguments),
         Command::Data { command } => commands::data::run(&command),
         Command::Demo(arguments) => commands::demo::run(&arguments),
+        Command::Simulate(arguments) => commands::simulate::run(&arguments),
+        Command::Abc(arguments) => commands::abc::run(&arguments),
         Command::Completions(arguments) => commands::completions::run(&arguments),
     })
 }

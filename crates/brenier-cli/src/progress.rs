@@ -195,8 +195,9 @@ impl JsonLog {
     }
 }
 
-impl Observer for JsonLog {
-    fn event(&mut self, event: &Event) {
+impl JsonLog {
+    /// Adds a line for `event`.
+    pub(crate) fn write(&mut self, event: &impl serde::Serialize) {
         let Some(file) = &mut self.file else { return };
         let seconds = self.started.elapsed().as_secs_f64();
         let line = serde_json::to_value(event).map(|mut object| {
@@ -209,5 +210,11 @@ impl Observer for JsonLog {
             output::warning(&format!("{}: the log ends here: {error}", self.path.display()));
             self.file = None;
         }
+    }
+}
+
+impl Observer for JsonLog {
+    fn event(&mut self, event: &Event) {
+        self.write(event);
     }
 }

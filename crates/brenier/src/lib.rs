@@ -40,11 +40,13 @@ mod fit;
 mod kernel;
 mod posterior;
 
+pub mod abc;
 pub mod data;
 pub mod demo;
 pub mod diagnose;
 pub mod map;
 pub mod report;
+pub mod simulate;
 pub mod store;
 pub mod train;
 pub mod transform;

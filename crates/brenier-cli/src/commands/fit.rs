@@ -20,11 +20,16 @@ static STOP: AtomicBool = AtomicBool::new(false);
 
 /// Lets the first Ctrl-C end the training with its best model, and the second end the program.
 pub(crate) fn stop_on_interrupt() -> Result<&'static AtomicBool, Failure> {
-    ctrlc::set_handler(|| {
+    stop_on_interrupt_saying("stopping: the best model so far will be saved (press Ctrl-C again to abort)")
+}
+
+/// Lets the first Ctrl-C set the flag and say `news`, and the second end the program.
+pub(crate) fn stop_on_interrupt_saying(news: &'static str) -> Result<&'static AtomicBool, Failure> {
+    ctrlc::set_handler(move || {
         if STOP.swap(true, Ordering::Relaxed) {
             std::process::exit(INTERRUPTED);
         }
-        output::note("\nstopping: the best model so far will be saved (press Ctrl-C again to abort)");
+        output::note(&format!("\n{news}"));
     })
     .map_err(|error| Failure::Usage(format!("cannot watch for Ctrl-C: {error}")))?;
     Ok(&STOP)

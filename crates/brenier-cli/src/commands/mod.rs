@@ -1,5 +1,6 @@
 //! One file per command: read, call the library, write.
 
+pub(crate) mod abc;
 pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod data;
@@ -9,4 +10,5 @@ pub(crate) mod fit;
 pub(crate) mod info;
 pub(crate) mod mode;
 pub(crate) mod sample;
+pub(crate) mod simulate;
 pub(crate) mod straightness;

@@ -1,0 +1,248 @@
+//! `brenier simulate`: tables of simulations, and putting parts of them together.
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use brenier::data::{self, Output, ReadOptions, Table, write_bytes};
+use brenier::simulate::{
+    FailedRow, JournalPlan, Outcome, SimulateControl, SimulateEvent, SimulateObserver, SimulateSettings,
+    Simulated, merge, run as simulate,
+};
+use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::fit::stop_on_interrupt_saying;
+use crate::failure::Failure;
+use crate::model_args::SimulateArguments;
+use crate::models::{Model, beside, set_aside};
+use crate::{observations, output};
+
+pub(crate) fn run(arguments: &SimulateArguments) -> Result<(), Failure> {
+    let target = output::destination(Some(&arguments.out));
+    output::check_destination(&target)?;
+    if !arguments.merge.is_empty() {
+        return merge_tables(&arguments.merge, &target, arguments.quiet);
+    }
+    let rows = match (arguments.n, &arguments.parameters) {
+        (Some(0), _) => return Err(Failure::Usage("-n: ask for at least 1 row".to_owned())),
+        (Some(rows), _) => rows,
+        (None, Some(_)) => 0,
+        (None, None) => return Err(Failure::Usage("say how many rows to simulate, with -n".to_owned())),
+    };
+    let stop = stop_on_interrupt_saying("stopping: finished rows are kept (press Ctrl-C again to abort)")?;
+    let model = Model::start(&arguments.model, stop)?;
+    let simulator = model.simulator();
+    let parameters = match &arguments.parameters {
+        Some(path) => Some(observations::columns(path, ReadOptions::default(), simulator.prior().names())?),
+        None => None,
+    };
+    // The state goes beside the table, unless that is a device.
+    let partial = match &target {
+        Output::Path(path) if !path.exists() || path.is_file() => Some(beside(path, ".partial")),
+        _ => None,
+    };
+    if let Some(path) = &partial {
+        set_aside(path, arguments.resume, arguments.quiet)?;
+    }
+    let journal = partial.as_ref().map(|path| JournalPlan { path: path.clone(), resume: arguments.resume });
+    let settings = SimulateSettings { rows, seed: arguments.seed, shard: arguments.shard };
+    let started = Instant::now();
+    let mut screen = Screen::new(arguments.quiet);
+    let control = SimulateControl { observer: &mut screen, stop, journal, parameters: parameters.as_ref() };
+    let outcome = simulate(simulator, &settings, control);
+    drop(screen);
+    model.tell_restarts();
+    let simulated = match outcome {
+        Ok(Outcome::Complete(simulated)) => simulated,
+        Ok(Outcome::Interrupted { done, rows }) => {
+            let kept = match &partial {
+                Some(path) => {
+                    format!("kept in {}; the same command with --resume goes on", path.display())
+                }
+                None => "lost, because there is no table file to keep them beside".to_owned(),
+            };
+            return Err(Failure::Interrupted(format!("stopped after {done} of {rows} rows, {kept}")));
+        }
+        Err(error) => {
+            // What the journal holds is of no use when the program is wrong.
+            if let (brenier::Error::Domain(_), Some(path)) = (&error, &partial) {
+                let _ = std::fs::remove_file(path);
+            }
+            return Err(error.into());
+        }
+    };
+    finish(&simulated, simulator.prior().names(), &target)?;
+    if let Some(path) = &partial {
+        let _ = std::fs::remove_file(path);
+    }
+    if !arguments.quiet && target != Output::Stdout {
+        output::note(&summary(&simulated, &arguments.out, started.elapsed()));
+    }
+    Ok(())
+}
+
+/// Writes the table, and the failed rows beside it.
+fn finish(simulated: &Simulated, parameters: &[String], target: &Output) -> Result<(), Failure> {
+    if let Output::Path(path) = target {
+        let list = beside(path, ".failed.csv");
+        if simulated.failures.is_empty() {
+            let _ = std::fs::remove_file(&list); // of an earlier run
+        } else {
+            write_bytes(&list, failed_rows(&simulated.failures, parameters).as_bytes())?;
+        }
+    }
+    if !simulated.failures.is_empty() {
+        let count = simulated.failures.len();
+        let first = &simulated.failures[0];
+        let place = match target {
+            Output::Path(path) => format!("; all are in {}", beside(path, ".failed.csv").display()),
+            Output::Stdout => String::new(),
+        };
+        output::warning(&format!(
+            "{count} {} failed and {} not in the table, the first (row {}) because: {}{place}",
+            if count == 1 { "row" } else { "rows" },
+            if count == 1 { "is" } else { "are" },
+            first.row + 1,
+            first.reason
+        ));
+    }
+    data::write(target, &simulated.table)?;
+    Ok(())
+}
+
+/// Row (from 1), parameters and reason of every failure, as comma-separated text.
+fn failed_rows(failures: &[FailedRow], parameters: &[String]) -> String {
+    use std::fmt::Write;
+    let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\"").replace(['\n', '\r'], " "));
+    let plain = |text: &String| if text.contains([',', '"']) { quoted(text) } else { text.clone() };
+    let mut text = String::from("row");
+    parameters.iter().for_each(|name| {
+        let _ = write!(text, ",{}", plain(name));
+    });
+    text.push_str(",reason\n");
+    for failure in failures {
+        let _ = write!(text, "{}", failure.row + 1);
+        for value in &failure.parameters {
+            let _ = write!(text, ",{value:?}");
+        }
+        let _ = writeln!(text, ",{}", quoted(&failure.reason));
+    }
+    text
+}
+
+fn summary(simulated: &Simulated, out: &Path, elapsed: Duration) -> String {
+    let seconds = elapsed.as_secs_f64();
+    let rows = simulated.table.rows();
+    let mut text = format!(
+        "{rows} rows in {seconds:.1} s ({:.0} a second), written to {}",
+        rows as f64 / seconds.max(1e-9),
+        out.display()
+    );
+    if simulated.abandoned > 0 {
+        let part = 100.0 * simulated.abandoned as f64
+            / (simulated.abandoned as f64 + rows as f64 + simulated.failures.len() as f64);
+        text.push_str(&format!(
+            "; {} draws ({part:.1} %) were abandoned by the model and drawn again",
+            simulated.abandoned
+        ));
+    }
+    text
+}
+
+fn merge_tables(paths: &[std::path::PathBuf], target: &Output, quiet: bool) -> Result<(), Failure> {
+    let mut parts = Vec::with_capacity(paths.len());
+    for path in paths {
+        let read = data::read(path, &ReadOptions::default(), |names| Ok((0..names.len()).collect()))?;
+        output::noticed(path, &read);
+        parts.push((path.clone(), read.table));
+    }
+    let (table, warnings): (Table, Vec<String>) = merge(parts)?;
+    warnings.iter().for_each(|text| output::warning(text));
+    data::write(target, &table)?;
+    if let (Output::Path(path), false) = (target, quiet) {
+        output::note(&format!("{} rows of {} tables in {}", table.rows(), paths.len(), path.display()));
+    }
+    Ok(())
+}
+
+/// A bar on a terminal, a line now and then elsewhere, nothing when quiet.
+struct Screen {
+    bar: Option<ProgressBar>,
+    lines: bool,
+    started: Instant,
+    last: Instant,
+    rows: u64,
+    resumed: u64,
+}
+
+/// Seconds between lines where standard error is not a terminal.
+const LINE_SECONDS: u64 = 15;
+
+impl Screen {
+    fn new(quiet: bool) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let bar = (!quiet && terminal).then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            let style = ProgressStyle::with_template("{bar:20} {human_pos}/{human_len} rows {msg}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar
+        });
+        let now = Instant::now();
+        Self { bar, lines: !quiet && !terminal, started: now, last: now, rows: 0, resumed: 0 }
+    }
+}
+
+impl SimulateObserver for Screen {
+    fn event(&mut self, event: &SimulateEvent) {
+        match event {
+            SimulateEvent::Started { rows, resumed } => {
+                (self.rows, self.resumed) = (*rows, *resumed);
+                self.started = Instant::now();
+                if let Some(bar) = &self.bar {
+                    bar.set_length(*rows);
+                    bar.set_position(*resumed);
+                    bar.enable_steady_tick(Duration::from_millis(250));
+                }
+                if *resumed > 0 && (self.lines || self.bar.is_some()) {
+                    output::note(&format!("going on after {resumed} of {rows} rows"));
+                }
+            }
+            SimulateEvent::Progress { done, abandoned, failed } => {
+                let elapsed = self.started.elapsed();
+                let rate = (done - self.resumed) as f64 / elapsed.as_secs_f64().max(1e-9);
+                let left = Duration::try_from_secs_f64((self.rows - done) as f64 / rate.max(1e-9));
+                let mut text = format!("{}/s", HumanCount(rate as u64));
+                if rate < 10.0 {
+                    text = format!("{rate:.2}/s");
+                }
+                if *abandoned > 0 {
+                    text.push_str(&format!(
+                        ", {:.0} % abandoned",
+                        100.0 * *abandoned as f64 / (abandoned + done) as f64
+                    ));
+                }
+                if *failed > 0 {
+                    text.push_str(&format!(", {failed} failed"));
+                }
+                if let Ok(left) = left {
+                    text.push_str(&format!(", {:#} left", HumanDuration(left)));
+                }
+                if let Some(bar) = &self.bar {
+                    bar.set_position(*done);
+                    bar.set_message(text);
+                } else if self.lines && self.last.elapsed() >= Duration::from_secs(LINE_SECONDS) {
+                    self.last = Instant::now();
+                    output::note(&format!("{done}/{} rows, {text}", self.rows));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! From the flags of `simulate` and `abc` to a simulator.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use brenier::simulate::{Prior, Program, ProgramSettings, Simulator, built_in};
+
+use crate::failure::Failure;
+use crate::model_args::ModelArguments;
+use crate::output;
+
+/// A built-in model or a program, whose restarts can be told.
+pub(crate) enum Model {
+    BuiltIn(Box<dyn Simulator>),
+    Program(Box<Program>),
+}
+
+impl Model {
+    /// What the flags name; a program is started.
+    pub(crate) fn start(flags: &ModelArguments, stop: &'static AtomicBool) -> Result<Self, Failure> {
+        if let (Some(command), Some(prior)) = (&flags.command, &flags.prior) {
+            let timeout = match flags.timeout.map(Duration::try_from_secs_f64) {
+                None => None,
+                Some(Ok(time)) if !time.is_zero() => Some(time),
+                _ => {
+                    return Err(Failure::Usage("--timeout: ask for a positive number of seconds".to_owned()));
+                }
+            };
+            let prior = Prior::read(prior)?;
+            let settings = ProgramSettings { command: command.clone(), timeout, retries: flags.retries };
+            return Ok(Self::Program(Box::new(Program::start(settings, prior, Some(stop))?)));
+        }
+        match flags.model.as_deref().and_then(built_in) {
+            Some(model) => Ok(Self::BuiltIn(model)),
+            None => Err(Failure::Usage(
+                "name a model, as in brenier simulate lotka-volterra, or your own program with --command and --prior"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    pub(crate) fn simulator(&self) -> &dyn Simulator {
+        match self {
+            Self::BuiltIn(model) => model.as_ref(),
+            Self::Program(program) => program.as_ref(),
+        }
+    }
+
+    /// Warns of workers that died.
+    pub(crate) fn tell_restarts(&self) {
+        if let Self::Program(program) = self
+            && program.restarts() > 0
+        {
+            let count = program.restarts();
+            let workers = if count == 1 { "1 worker".to_owned() } else { format!("{count} workers") };
+            output::warning(&format!("{workers} of the program had to be replaced"));
+        }
+    }
+}
+
+/// `path` with `ending` after its whole name.
+pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+/// Sets the state of an earlier, unfinished run aside unless it is to be resumed: it may be hours of work.
+pub(crate) fn set_aside(path: &Path, resume: bool, quiet: bool) -> Result<(), Failure> {
+    match (path.exists(), resume) {
+        (false, true) if !quiet => output::note(&format!("there is no {}: starting afresh", path.display())),
+        (true, false) => {
+            let old = beside(path, ".old");
+            std::fs::rename(path, &old)
+                .map_err(|source| brenier::Error::io(path, "set the old state aside", source))?;
+            output::warning(&format!(
+                "{} of an unfinished run is now {}; --resume would have gone on from it",
+                path.display(),
+                old.display()
+            ));
+        }
+        _ => {}
+    }
+    Ok(())
+}
