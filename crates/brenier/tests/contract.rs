@@ -1,10 +1,11 @@
 //! What every transport map must satisfy, at random parameters: Taylor remainders, round trips, determinants.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+use brenier::map::cot::{CotMap, CotSettings, CotShape};
 use brenier::map::pcp::{
     Convexity, Initialisation, InverseSettings, OutputActivation, PcpInverter, PcpMap, PcpShape, Solver,
 };
-use brenier::map::{ConditionalMap, Constraint, Trainable};
+use brenier::map::{ConditionalMap, Constraint, SampleSettings, Trainable, TrainedMap};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
@@ -62,18 +63,132 @@ fn random_map(shape: PcpShape, seed: u64) -> PcpMap<f64> {
     map
 }
 
-fn loss_and_gradient(map: &PcpMap<f64>, x: &[f64], y: &[f64]) -> (f64, Vec<f64>) {
+/// Flows with random parameters everywhere, in several shapes.
+fn flows(seed: u64) -> Vec<CotMap<f64>> {
+    let mut rng = ChaCha8Rng::seed_from_u64(1000 + seed);
+    let settings = CotSettings {
+        time_steps: 3,
+        evaluation_steps: 64,
+        alpha_transport: 0.4,
+        alpha_hjb: 0.8,
+        ..CotSettings::default()
+    };
+    [(1, 0, 9, 2), (1, 8, 17, 2), (2, 3, 12, 3), (4, 9, 33, 2), (3, 0, 10, 4)]
+        .into_iter()
+        .map(|(target, given, width, depth)| {
+            let shape = CotShape::new(target, given, width, depth);
+            let mut map = CotMap::<f64>::initial(shape, settings, seed).unwrap();
+            for parameter in map.parameters_mut() {
+                *parameter = 0.6 * *parameter + 0.15 * rng.sample::<f64, _>(StandardNormal);
+            }
+            map
+        })
+        .collect()
+}
+
+/// A map of any method, as the contract sees it.
+trait Subject {
+    fn label(&self) -> String;
+    fn map(&self) -> &dyn ConditionalMap<f64>;
+    fn loss_and_gradient(&self, x: &[f64], y: &[f64]) -> (f64, Vec<f64>);
+    /// The loss after a move of the parameters.
+    fn loss_at(&self, direction: &[f64], step: f64, x: &[f64], y: &[f64]) -> f64;
+    fn trained(&self) -> TrainedMap;
+    /// The parameters after five optimiser steps in single precision, as bits.
+    fn after_training(&self, x: &[f64], y: &[f64]) -> Vec<u32>;
+}
+
+/// The names a map has for its own single-precision copy.
+trait Single {
+    type Map: Trainable<f32> + Into<TrainedMap>;
+    fn single(&self) -> Self::Map;
+    fn name(&self) -> String;
+}
+
+impl Single for PcpMap<f64> {
+    type Map = PcpMap<f32>;
+    fn single(&self) -> Self::Map {
+        self.cast()
+    }
+    fn name(&self) -> String {
+        format!("{:?}", self.shape())
+    }
+}
+
+impl Single for CotMap<f64> {
+    type Map = CotMap<f32>;
+    fn single(&self) -> Self::Map {
+        self.cast()
+    }
+    fn name(&self) -> String {
+        format!("{:?}", self.shape())
+    }
+}
+
+/// Loads a batch into a fresh workspace.
+fn loaded<T: brenier::Real, M: Trainable<T>>(map: &M, x: &[f64], y: &[f64]) -> M::Workspace {
     let rows = x.len() / map.target_dim();
     let mut workspace = map.workspace(rows);
     let (batch_x, batch_y) = map.load(&mut workspace, rows);
-    batch_x.copy_from_slice(x);
-    batch_y.copy_from_slice(y);
-    let loss = map.adjoints(&mut workspace).unwrap();
-    let mut gradient = vec![f64::NAN; map.parameters().len()];
-    for (index, block) in map.blocks(&workspace).iter().enumerate() {
-        map.block_gradient(&workspace, index, &mut gradient[block.range.clone()]);
+    for (slot, value) in batch_x.iter_mut().zip(x).chain(batch_y.iter_mut().zip(y)) {
+        *slot = T::from_f64(*value);
     }
-    (loss, gradient)
+    workspace
+}
+
+impl<M: Trainable<f64> + Single + Clone> Subject for M {
+    fn label(&self) -> String {
+        self.name()
+    }
+
+    fn map(&self) -> &dyn ConditionalMap<f64> {
+        self
+    }
+
+    fn loss_and_gradient(&self, x: &[f64], y: &[f64]) -> (f64, Vec<f64>) {
+        let mut workspace = loaded(self, x, y);
+        let loss = self.adjoints(&mut workspace).unwrap();
+        let mut gradient = vec![f64::NAN; self.parameters().len()];
+        for (index, block) in self.blocks(&workspace).iter().enumerate() {
+            self.block_gradient(&workspace, index, &mut gradient[block.range.clone()]);
+        }
+        (loss, gradient)
+    }
+
+    fn loss_at(&self, direction: &[f64], step: f64, x: &[f64], y: &[f64]) -> f64 {
+        let mut moved = self.clone();
+        for (parameter, d) in moved.parameters_mut().iter_mut().zip(direction) {
+            *parameter += step * d;
+        }
+        moved.loss_and_gradient(x, y).0
+    }
+
+    fn trained(&self) -> TrainedMap {
+        self.single().into()
+    }
+
+    fn after_training(&self, x: &[f64], y: &[f64]) -> Vec<u32> {
+        let mut map = self.single();
+        let mut workspace = loaded(&map, x, y);
+        let mut adam = brenier::train::Adam::new(map.parameters().len(), Default::default());
+        for _ in 0..5 {
+            map.adjoints(&mut workspace).unwrap();
+            adam.step(&mut map, &workspace, 1e-2);
+        }
+        map.parameters().iter().map(|p| p.to_bits()).collect()
+    }
+}
+
+/// Every shape of both methods, at random parameters.
+fn subjects(seed: u64) -> Vec<Box<dyn Subject>> {
+    let mut all: Vec<Box<dyn Subject>> = Vec::new();
+    for (case, shape) in shapes().into_iter().enumerate() {
+        all.push(Box::new(random_map(shape, seed + case as u64)));
+    }
+    for flow in flows(seed) {
+        all.push(Box::new(flow));
+    }
+    all
 }
 
 /// Least-squares slope of log remainder against log step.
@@ -88,12 +203,12 @@ fn slope(steps: &[f64], remainders: &[f64]) -> f64 {
 
 #[test]
 fn taylor_remainders_of_the_loss_fall_quadratically_in_every_parameter_direction() {
-    for (case, shape) in shapes().into_iter().enumerate() {
+    for (case, subject) in subjects(0).iter().enumerate() {
         let mut rng = ChaCha8Rng::seed_from_u64(100 + case as u64);
-        let map = random_map(shape, case as u64);
+        let map = subject.map();
         let rows = 70; // more than one shard, the last one partial
-        let (x, y) = (normals(&mut rng, rows * shape.target), normals(&mut rng, rows * shape.given));
-        let (value, gradient) = loss_and_gradient(&map, &x, &y);
+        let (x, y) = (normals(&mut rng, rows * map.target_dim()), normals(&mut rng, rows * map.given_dim()));
+        let (value, gradient) = subject.loss_and_gradient(&x, &y);
         // In the tensors' entries only: what lies between them is zero and stays so.
         let mut direction = vec![0.0; gradient.len()];
         for index in map.tensors().iter().flat_map(|spec| spec.indices()) {
@@ -101,29 +216,22 @@ fn taylor_remainders_of_the_loss_fall_quadratically_in_every_parameter_direction
         }
         let linear: f64 = gradient.iter().zip(&direction).map(|(g, d)| g * d).sum();
         let steps = [1e-3, 5e-4, 2.5e-4, 1.25e-4].map(|h| h * 0.1);
-        let remainders = steps.map(|h| {
-            let mut moved = map.clone();
-            for (parameter, d) in moved.parameters_mut().iter_mut().zip(&direction) {
-                *parameter += h * d;
-            }
-            (loss_and_gradient(&moved, &x, &y).0 - value - h * linear).abs()
-        });
+        let remainders = steps.map(|h| (subject.loss_at(&direction, h, &x, &y) - value - h * linear).abs());
         let order = slope(&steps, &remainders);
-        assert!((order - 2.0).abs() < 0.1, "{shape:?}: order {order}, remainders {remainders:?}");
+        assert!((order - 2.0).abs() < 0.1, "{}: order {order}, remainders {remainders:?}", subject.label());
     }
 }
 
 #[test]
 fn taylor_remainders_of_the_log_density_fall_quadratically_in_x() {
-    for (case, shape) in shapes().into_iter().enumerate() {
+    for (case, subject) in subjects(50).iter().enumerate() {
         let mut rng = ChaCha8Rng::seed_from_u64(200 + case as u64);
-        let map = random_map(shape, 50 + case as u64);
-        let rows = 3;
-        let (x, y) = (normals(&mut rng, rows * shape.target), normals(&mut rng, rows * shape.given));
+        let map = subject.map();
+        let (n, rows) = (map.target_dim(), 3);
+        let (x, y) = (normals(&mut rng, rows * n), normals(&mut rng, rows * map.given_dim()));
         let (mut value, mut gradient) = (vec![0.0; rows], vec![0.0; x.len()]);
         map.log_density_gradient(&x, &y, &mut value, &mut gradient).unwrap();
         let direction = normals(&mut rng, x.len());
-        let n = shape.target;
         for row in 0..rows {
             let linear: f64 = (row * n..(row + 1) * n).map(|i| gradient[i] * direction[i]).sum();
             let steps = [1e-3, 5e-4, 2.5e-4, 1.25e-4];
@@ -134,18 +242,18 @@ fn taylor_remainders_of_the_log_density_fall_quadratically_in_x() {
                 (density[row] - value[row] - h * linear).abs()
             });
             let order = slope(&steps, &remainders);
-            assert!((order - 2.0).abs() < 0.2, "{shape:?}: order {order}, remainders {remainders:?}");
+            assert!((order - 2.0).abs() < 0.2, "{}: order {order}, {remainders:?}", subject.label());
         }
     }
 }
 
 #[test]
 fn log_determinants_agree_with_a_dense_jacobian() {
-    for (case, shape) in shapes().into_iter().enumerate() {
+    for (case, subject) in subjects(80).iter().enumerate() {
         let mut rng = ChaCha8Rng::seed_from_u64(300 + case as u64);
-        let map = random_map(shape, 80 + case as u64);
-        let n = shape.target;
-        let (x, y) = (normals(&mut rng, n), normals(&mut rng, shape.given));
+        let map = subject.map();
+        let n = map.target_dim();
+        let (x, y) = (normals(&mut rng, n), normals(&mut rng, map.given_dim()));
         let evaluate = |x: &[f64]| {
             let (mut z, mut log_det) = (vec![0.0; n], [0.0]);
             map.forward(x, &y, &mut z, &mut log_det).unwrap();
@@ -166,9 +274,41 @@ fn log_determinants_agree_with_a_dense_jacobian() {
         let log_det = evaluate(&x).1;
         assert!(
             dense > 0.0 && (dense.ln() - log_det).abs() < 1e-6,
-            "{shape:?}: {} against {log_det}",
+            "{}: {} against {log_det}",
+            subject.label(),
             dense.ln()
         );
+    }
+}
+
+#[test]
+fn draws_return_to_the_points_they_came_from_for_either_method() {
+    for (case, subject) in subjects(120).iter().enumerate() {
+        let mut rng = ChaCha8Rng::seed_from_u64(600 + case as u64);
+        let trained = subject.trained();
+        let (n, m, rows) = (subject.map().target_dim(), subject.map().given_dim(), 90);
+        let (x, y) = (normals(&mut rng, rows * n), normals(&mut rng, rows * m));
+        let (mut z, mut log_det) = (vec![0.0; rows * n], vec![0.0; rows]);
+        trained.double().forward(&x, &y, &mut z, &mut log_det).unwrap();
+        let observation: Vec<u32> = (0..rows as u32).collect();
+        let (back, _) = trained.draw(&z, &y, &observation, &SampleSettings::default()).unwrap();
+        let worst = back.iter().zip(&x).fold(0.0_f64, |worst, (back, x)| worst.max((back - x).abs()));
+        assert!(worst <= 1e-5, "{}: {worst:e}", subject.label());
+    }
+}
+
+#[test]
+fn training_gives_the_same_bits_for_any_number_of_threads() {
+    for (case, subject) in subjects(9).iter().enumerate() {
+        let mut rng = ChaCha8Rng::seed_from_u64(700 + case as u64);
+        let (n, m) = (subject.map().target_dim(), subject.map().given_dim());
+        let (x, y) = (normals(&mut rng, 150 * n), normals(&mut rng, 150 * m));
+        let run = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| subject.after_training(&x, &y))
+        };
+        let one = run(1);
+        assert!(one == run(2) && one == run(4), "{}", subject.label());
     }
 }
 
@@ -208,7 +348,7 @@ fn every_live_parameter_gets_a_gradient() {
         }
         let rows = 300;
         let (x, y) = (normals(&mut rng, rows * shape.target), normals(&mut rng, rows * shape.given));
-        let (_, gradient) = loss_and_gradient(&map, &x, &y);
+        let (_, gradient) = map.loss_and_gradient(&x, &y);
         let last = shape.depth.to_string();
         for spec in map.tensors() {
             let (kind, layer) = spec.name.split_once('.').unwrap_or((&spec.name, ""));
@@ -341,31 +481,4 @@ fn training_an_augmented_network_keeps_its_zero_rows() {
     let filled = PcpMap::from_parameters(shape, vec![0.5_f32; shape.parameters()]).unwrap();
     let half = (shape.depth - 1) * shape.feature_width * (shape.feature_width / 2);
     assert_eq!(filled.parameters().iter().filter(|&&value| value == 0.0).count(), half);
-}
-
-#[test]
-fn gradients_do_not_depend_on_the_number_of_threads() {
-    let shape = shapes()[3];
-    let mut rng = ChaCha8Rng::seed_from_u64(9);
-    let map: PcpMap<f32> = random_map(shape, 9).cast();
-    let x: Vec<f32> = normals(&mut rng, 256 * 3).iter().map(|&v| v as f32).collect();
-    let y: Vec<f32> = normals(&mut rng, 256 * 2).iter().map(|&v| v as f32).collect();
-    let run = |threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| {
-            let mut map = map.clone();
-            let mut workspace = map.workspace(256);
-            let mut adam = brenier::train::Adam::new(map.parameters().len(), Default::default());
-            for _ in 0..5 {
-                let (batch_x, batch_y) = map.load(&mut workspace, 256);
-                batch_x.copy_from_slice(&x);
-                batch_y.copy_from_slice(&y);
-                map.adjoints(&mut workspace).unwrap();
-                adam.step(&mut map, &workspace, 1e-2);
-            }
-            map.parameters().iter().map(|p| p.to_bits()).collect::<Vec<_>>()
-        })
-    };
-    let one = run(1);
-    assert!(one == run(2) && one == run(4));
 }
