@@ -178,7 +178,7 @@ pub(crate) enum Command {
     #[command(after_help = SIMULATE_HELP)]
     Simulate(SimulateArguments),
     /// Find weighted particles at an observation by simulation alone (SMC-ABC, rejection)
-    #[command(after_help = ABC_HELP)]
+    #[command(after_help = ABC_HELP, allow_negative_numbers = true)]
     Abc(Box<AbcArguments>),
     /// Say what a model file holds
     #[command(after_help = INFO_HELP)]
