@@ -6,8 +6,9 @@ use brenier::data::{Selection, SplitProtocol};
 use brenier::diagnose::Bandwidth;
 use brenier::map::Method;
 use brenier::map::cot::CotSettings;
-use brenier::map::pcp::{Initialisation, OutputActivation, Solver};
+use brenier::map::pcp::{Convexity, Initialisation, OutputActivation, Solver};
 use brenier::transform::{ColumnSettings, PcaSettings, Scaling};
+use brenier::tune::TuneSettings;
 use brenier::{FitSettings, Units};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -52,6 +53,30 @@ A settings file holds the same settings; a flag overrides it:
 
 While it runs, the state is kept in MODEL.checkpoint; it is removed after success and kept when Ctrl-C,
 --minutes or a crash ends the fit, so that --resume goes on and ends in the same bits.";
+
+const TUNE_HELP: &str = "\
+Settings are drawn at random from a search space, laid over those of --config and of the flags, and tried in short
+pilot trainings, one thread each; the best are trained to the end with several seeds, and the model with the best
+validation NLL is saved. Unpromising pilots are stopped early unless --exact-protocol.
+
+Examples:
+  brenier tune data.csv --target x --given rest --minutes 10 --out model.brenier
+  brenier tune train.csv --valid valid.csv --test test.csv --target x --given rest --exact-protocol \\
+      --space uci --out model.brenier
+  brenier tune --method cot-flow --print-space > space.toml       # a space to edit
+  brenier tune data.csv --target x --given rest --space space.toml --out model.brenier
+
+A search space has the shape of a settings file, with lists or ranges in the place of values:
+  [network]
+  feature_width = [32, 64, 128]
+  context_width = \"halvings\"          # of the feature width, down to the number of given columns
+  [train]
+  batch_size = [32, 64]
+  learning_rate = { log_uniform = [1e-3, 1e-2] }
+
+--minutes is for the whole search; pilots get at most 40 % of it. Journal, models and results.csv, a table of all
+trainings with every setting, are in MODEL.tune; --resume goes on after an interruption without repeating what was
+finished.";
 
 const SAMPLE_HELP: &str = "\
 Examples:
@@ -159,6 +184,9 @@ pub(crate) enum Command {
     /// Learn π(target | given) from a table
     #[command(after_help = FIT_HELP, allow_negative_numbers = true)]
     Fit(Box<FitArguments>),
+    /// Search for good settings, then fit with them
+    #[command(after_help = TUNE_HELP, allow_negative_numbers = true)]
+    Tune(Box<TuneArguments>),
     /// Draw from the posterior at observed values
     #[command(after_help = SAMPLE_HELP)]
     Sample(SampleArguments),
@@ -178,7 +206,7 @@ pub(crate) enum Command {
     #[command(after_help = SIMULATE_HELP)]
     Simulate(SimulateArguments),
     /// Find weighted particles at an observation by simulation alone (SMC-ABC, rejection)
-    #[command(after_help = ABC_HELP)]
+    #[command(after_help = ABC_HELP, allow_negative_numbers = true)]
     Abc(Box<AbcArguments>),
     /// Say what a model file holds
     #[command(after_help = INFO_HELP)]
@@ -248,6 +276,78 @@ pub(crate) struct FitArguments {
     pub(crate) settings: SettingFlags,
 }
 
+#[derive(Args)]
+pub(crate) struct TuneArguments {
+    /// Table to learn from
+    #[arg(required_unless_present = "print_space")]
+    pub(crate) table: Option<PathBuf>,
+    /// Model file to write; an older one is replaced
+    #[arg(long, value_name = "MODEL", required_unless_present = "print_space")]
+    pub(crate) out: Option<PathBuf>,
+    /// Settings file (TOML) for what is not searched; flags override it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Table to validate with, instead of a part of the rows
+    #[arg(long, value_name = "TABLE")]
+    pub(crate) valid: Option<PathBuf>,
+    /// Table to score each finished model on; it decides nothing
+    #[arg(long, value_name = "TABLE")]
+    pub(crate) test: Option<PathBuf>,
+    /// Leave out rows with missing or infinite values instead of stopping
+    #[arg(long)]
+    pub(crate) drop_missing: bool,
+    /// Go on with the search in MODEL.tune if there is one
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Print errors and warnings only
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) threads: ThreadArguments,
+    /// Search space: default, uci or paper (as published), or a TOML file
+    #[arg(long, value_name = "NAME|FILE", default_value = "default", help_heading = "Search")]
+    pub(crate) space: String,
+    /// Print the search space and stop
+    #[arg(long, help_heading = "Search")]
+    pub(crate) print_space: bool,
+    #[command(flatten)]
+    pub(crate) tune: TuneFlags,
+    #[command(flatten)]
+    pub(crate) settings: SettingFlags,
+}
+
+/// The fields of [`TuneSettings`] as flags.
+#[derive(Args)]
+pub(crate) struct TuneFlags {
+    /// Settings to draw [default: 24]
+    #[arg(long, value_name = "N", help_heading = "Search")]
+    trials: Option<usize>,
+    /// Epochs of a pilot training [default: 15]
+    #[arg(long, value_name = "N", help_heading = "Search")]
+    pilot_epochs: Option<u32>,
+    /// How many of the best are trained to the end [default: 3]
+    #[arg(long, value_name = "N", help_heading = "Search")]
+    finalists: Option<usize>,
+    /// Seeds with which each of them is trained [default: 2]
+    #[arg(long, value_name = "N", help_heading = "Search")]
+    repeats: Option<usize>,
+    /// As published: 100 pilots (COT-Flow: 50), none stopped early, the 10 best trained with 5 seeds each
+    #[arg(long, help_heading = "Search")]
+    exact_protocol: bool,
+}
+
+impl TuneFlags {
+    pub(crate) fn settings(&self) -> TuneSettings {
+        TuneSettings {
+            trials: self.trials,
+            pilot_epochs: self.pilot_epochs,
+            finalists: self.finalists,
+            repeats: self.repeats,
+            exact: self.exact_protocol,
+        }
+    }
+}
+
 /// The fields of [`FitSettings`] as flags; what is not given is left as it was.
 #[derive(Args)]
 pub(crate) struct SettingFlags {
@@ -288,6 +388,9 @@ pub(crate) struct SettingFlags {
     /// PCP-Map: how the parameters start [default: balanced]
     #[arg(long, help_heading = "Map", value_parser = one_of::<Initialisation>(&["balanced", "authors"]))]
     initialisation: Option<Initialisation>,
+    /// PCP-Map: network where nothing is given, as in the first block of --joint [default: full]
+    #[arg(long, help_heading = "Map", value_parser = one_of::<Convexity>(&["full", "augmented", "partial"]))]
+    unconditional: Option<Convexity>,
     /// COT-Flow: Runge-Kutta steps from data to reference while training [default: 8]
     #[arg(long, value_name = "N", help_heading = "Map")]
     time_steps: Option<usize>,
@@ -375,6 +478,7 @@ impl SettingFlags {
         fill(&mut network.depth, self.depth);
         set(&mut network.output, self.output_activation);
         set(&mut network.initialisation, self.initialisation);
+        fill(&mut network.unconditional, self.unconditional);
         let flow = &mut settings.flow;
         set(&mut flow.time_steps, self.time_steps);
         set(&mut flow.evaluation_steps, self.evaluation_steps);

@@ -40,6 +40,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<(), Failure> {
     let threads = match &command {
         Command::Fit(fit) => fit.threads.threads,
+        Command::Tune(tune) => tune.threads.threads,
         Command::Sample(sample) => sample.threads.threads,
         Command::Density(density) => density.threads.threads,
         Command::Mode(mode) => mode.threads.threads,
@@ -57,6 +58,7 @@ fn run(command: Command) -> Result<(), Failure> {
     // Inside the pool, so that the training loop itself is one of the workers.
     pool.install(|| match command {
         Command::Fit(arguments) => commands::fit::run(*arguments),
+        Command::Tune(arguments) => commands::tune::run(*arguments),
         Command::Sample(arguments) => commands::sample::run(&arguments),
         Command::Density(arguments) => commands::density::run(&arguments),
         Command::Mode(arguments) => commands::mode::run(&arguments),

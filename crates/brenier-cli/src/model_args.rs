@@ -22,8 +22,8 @@ Examples:
   brenier fit lv.parquet --target theta_1..theta_4 --given rest --support theta_1=log \\
       --support theta_2=log --support theta_3=log --support theta_4=log --out lv.brenier
 
-  brenier simulate --command 'python3 sim.py' --prior prior.toml -n 50000 --timeout 10 --out sims.csv
-  brenier simulate --command 'python3 sim.py' --prior prior.toml -n 50000 --timeout 10 --out sims.csv --resume
+  brenier simulate --command 'python3 sim.py' --prior prior.toml -n 50000 --out sims.csv
+  brenier simulate --command 'python3 sim.py' --prior prior.toml -n 50000 --out sims.csv --resume
 
   brenier simulate lotka-volterra -n 1000000 --shard 1/2 --out part1.parquet     # on one machine
   brenier simulate lotka-volterra -n 1000000 --shard 2/2 --out part2.parquet     # on another
@@ -34,8 +34,8 @@ Examples:
 A prior file declares every parameter:
   [[prior]]
   name = \"rate\"
-  kind = \"log-uniform\"      # uniform, log-uniform: low, high; normal: mean, sd; multivariate-normal: names,
-  low = 0.01                # mean, covariance; table: file, columns
+  kind = \"log-uniform\"      # or uniform; normal has mean and sd, multivariate-normal
+  low = 0.01                # has names, mean and covariance, table has file and columns
   high = 10.0
 
 A program of your own reads standard input and answers each line with one line, flushed:
@@ -108,11 +108,11 @@ Distances are Euclidean, each output divided by its standard deviation over prio
 
 Examples:
   brenier abc lotka-volterra --observed observed.csv --tolerance 0.1 --out particles.csv
-  brenier abc two-moons --observed observed.csv --tolerance 0.02 --particles 5000 --out particles.parquet
+  brenier abc two-moons --observed observed.csv --tolerance 0.02 --particles 5000 --out p.parquet
   brenier abc --command 'python3 sim.py' --prior prior.toml --timeout 10 --observed observed.csv \\
       --minutes 60 --out particles.csv
-  brenier abc linear-gaussian --observed observed.csv --method rejection --simulations 1000000 --particles 1000 \\
-      --out nearest.csv
+  brenier abc linear-gaussian --observed observed.csv --method rejection --particles 1000 \\
+      --simulations 1000000 --out nearest.csv
 
 The table holds the parameters, their weight (the weights sum to 1) and the distance of their simulation.
 

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::data::{Pick, Selection, Split, Table, resolve_pair};
 use crate::map::cot::{CotMap, CotSettings, CotShape};
-use crate::map::pcp::{Initialisation, OutputActivation, PcpMap, PcpShape};
+use crate::map::pcp::{Convexity, Initialisation, OutputActivation, PcpMap, PcpShape};
 use crate::map::{MapShape, Method, Trainable, TrainedMap};
 use crate::posterior::{Header, Posterior, TrainingSummary};
 use crate::train::{self, Checkpoint, Control, Dataset, Observer, TrainSettings};
@@ -31,6 +31,8 @@ pub struct NetworkSettings {
     pub output: OutputActivation,
     /// PCP-Map: how the parameters start.
     pub initialisation: Initialisation,
+    /// PCP-Map: the network where nothing is given, as in the first block of a joint map.
+    pub unconditional: Option<Convexity>,
 }
 
 /// Everything that decides a fit besides the table.
@@ -96,6 +98,7 @@ impl FitSettings {
             ("context_width", network.context_width.is_some()),
             ("output", network.output != default.output),
             ("initialisation", network.initialisation != default.initialisation),
+            ("unconditional", network.unconditional.is_some()),
         ];
         match foreign.iter().find(|(_, set)| *set) {
             Some((name, _)) => Err(Error::setting(name, "belongs to the method pcp-map; leave it out")),
@@ -116,7 +119,10 @@ impl FitSettings {
                 context_width: self.network.context_width.unwrap_or(width),
                 depth,
                 output: self.network.output,
-                convexity: Default::default(),
+                convexity: match given {
+                    0 => self.network.unconditional.unwrap_or(Convexity::Full),
+                    _ => Convexity::Partial,
+                },
             }),
             Method::CotFlow => MapShape::CotFlow(CotShape::new(target, given, width, depth)),
         }

@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use brenier::Error;
 use brenier::abc::{
     AbcCheckpoint, AbcControl, AbcEvent, AbcMethod, AbcObserver, AbcOutcome, AbcSettings, AbcStop,
     Population, Round, run as search,
@@ -66,6 +67,12 @@ pub(crate) fn run(arguments: &AbcArguments) -> Result<(), Failure> {
     let outcome = search(simulator, &observed, &settings, control);
     drop(screen);
     model.tell_restarts();
+    // What was kept is of no use when the model or the program is wrong.
+    if let (Err(Error::Domain(_) | Error::Numerical(_)), Some(plan), false) =
+        (&outcome, &checkpoint, arguments.resume)
+    {
+        plan.remove();
+    }
     let outcome = outcome?;
     outcome.warnings.iter().for_each(|text| output::warning(text));
     let kept = checkpoint.as_ref().filter(|_| outcome.stop != AbcStop::Finished);

@@ -89,7 +89,7 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
 
 /// Reads the columns that the settings select, and writes their names into the settings: in the smaller table
 /// ranges and positions would mean other columns.
-fn read(path: &Path, options: &ReadOptions, settings: &mut FitSettings) -> Result<Table, Failure> {
+pub(crate) fn read(path: &Path, options: &ReadOptions, settings: &mut FitSettings) -> Result<Table, Failure> {
     let mut selected = None;
     let read = data::read(path, options, |names| {
         let (target, given) = settings.columns(names)?;
@@ -106,7 +106,7 @@ fn read(path: &Path, options: &ReadOptions, settings: &mut FitSettings) -> Resul
 }
 
 /// `path` with `ending` after its whole name.
-fn beside(path: &Path, ending: &str) -> PathBuf {
+pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name: OsString = path.as_os_str().to_owned();
     name.push(ending);
     name.into()

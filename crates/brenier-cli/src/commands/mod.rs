@@ -12,3 +12,4 @@ pub(crate) mod mode;
 pub(crate) mod sample;
 pub(crate) mod simulate;
 pub(crate) mod straightness;
+pub(crate) mod tune;

@@ -214,7 +214,6 @@ pub fn run<S: Simulator + ?Sized>(
         let stop = search.interruption(0).unwrap_or(AbcStop::Interrupted);
         return Ok(search.outcome(&State::default(), None, stop));
     };
-    search.check_scale(&state)?;
     let resumed_rounds = state.rounds.len();
     search.tell(&AbcEvent::Started { particles: settings.particles, resumed_rounds });
     match settings.method {
@@ -402,7 +401,9 @@ impl<S: Simulator + ?Sized> Search<'_, '_, S> {
             && plan.resume
             && plan.path.exists()
         {
-            return checkpoint::load(&plan.path, &self.identity, self.dim).map(Some);
+            let state = checkpoint::load(&plan.path, &self.identity, self.dim)?;
+            self.check_scale(&state)?;
+            return Ok(Some(state));
         }
         let mut state = State::default();
         let pilot = match self.control.scale {
@@ -423,6 +424,7 @@ impl<S: Simulator + ?Sized> Search<'_, '_, S> {
                 }
             },
         };
+        self.check_scale(&state)?;
         // The pilot's simulations are prior draws like any other: the first candidates.
         let mut candidates = Vec::new();
         if let Some(table) = &pilot {

@@ -1,0 +1,248 @@
+//! The pilot search: the same figures for any number of threads, nothing repeated after a stop, and honest reporting.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use brenier::data::{Split, Table};
+use brenier::map::Method;
+use brenier::train::TrainSettings;
+use brenier::tune::{SearchControl, SearchSpace, TuneEvent, TuneOutcome, TuneSettings, search};
+use brenier::{FitSettings, Posterior, Result};
+
+const SPACE: &str = "[network]\nfeature_width = [4, 8]\ncontext_width = \"halvings\"\ndepth = [1, 2]\n\
+                     [train]\nbatch_size = [16, 32]\nlearning_rate = { log_uniform = [1e-3, 1e-1] }\n";
+
+fn base() -> FitSettings {
+    FitSettings {
+        target: Some("x1,x2".parse().unwrap()),
+        given: Some("y".parse().unwrap()),
+        seed: 5,
+        train: TrainSettings { epochs: 6, validate_every: 5, ..Default::default() },
+        ..Default::default()
+    }
+}
+
+fn tune() -> TuneSettings {
+    TuneSettings {
+        trials: Some(8),
+        pilot_epochs: Some(4),
+        finalists: Some(2),
+        repeats: Some(2),
+        exact: false,
+    }
+}
+
+struct Problem {
+    table: Table,
+    split: Split,
+    base: FitSettings,
+    space: SearchSpace,
+    tune: TuneSettings,
+}
+
+impl Problem {
+    fn new() -> Self {
+        Self {
+            table: brenier::demo::simulate(300, 1),
+            split: Split::random(300, 0.2, 0.2, 1).unwrap(),
+            base: base(),
+            space: SearchSpace::from_toml(SPACE).unwrap(),
+            tune: tune(),
+        }
+    }
+
+    /// Runs the search in `folder`; stops after `events` trainings.
+    fn run(
+        &self,
+        folder: &Path,
+        threads: usize,
+        events: usize,
+        minutes: Option<f64>,
+    ) -> Result<(TuneOutcome, usize)> {
+        let stop = AtomicBool::new(events == 0);
+        let mut count = 0;
+        let mut observer = |event: &TuneEvent<'_>| {
+            if matches!(event, TuneEvent::Pilot(_) | TuneEvent::Final(_)) {
+                count += 1;
+                stop.store(count >= events, Ordering::Relaxed);
+            }
+        };
+        let control = SearchControl { observer: &mut observer, stop: &stop, folder, threads, minutes };
+        let outcome = search(&self.table, &self.split, &self.base, &self.space, &self.tune, control)?;
+        Ok((outcome, count))
+    }
+}
+
+/// Everything but the times.
+fn figures(outcome: &TuneOutcome) -> (Vec<String>, Vec<String>, Vec<u8>) {
+    let pilots =
+        outcome.pilots.iter().map(|p| format!("{} {} {} {:?}", p.trial, p.rung, p.steps, p.valid_nll));
+    let finals = outcome.finals.iter().map(|f| {
+        format!("{} {} {} {:?} {:?} {:?}", f.trial, f.seed, f.steps, f.stop, f.valid_nll, f.test_nll)
+    });
+    (pilots.collect(), finals.collect(), bytes(outcome.best.as_ref().unwrap()))
+}
+
+fn bytes(model: &Posterior) -> Vec<u8> {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    model.save(file.path()).unwrap();
+    std::fs::read(file.path()).unwrap()
+}
+
+#[test]
+fn the_figures_depend_neither_on_threads_nor_on_interruptions() {
+    let problem = Problem::new();
+    let folders: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
+    let (whole, trainings) = problem.run(folders[0].path(), 1, usize::MAX, None).unwrap();
+    assert!(whole.complete);
+    let (other, _) = problem.run(folders[1].path(), 3, usize::MAX, None).unwrap();
+    assert_eq!(figures(&whole), figures(&other));
+
+    // Stopped after every few trainings and taken up again.
+    let (mut done, mut runs) = (0, 0);
+    let resumed = loop {
+        let (outcome, count) = problem.run(folders[2].path(), 2, 5, None).unwrap();
+        (done, runs) = (done + count, runs + 1);
+        if outcome.complete {
+            break outcome;
+        }
+        assert!(runs < 20);
+    };
+    assert_eq!(figures(&whole), figures(&resumed));
+    assert!(runs > 2);
+    // Full trainings cut short by a stop are told, and told again when they end; nothing else is done twice.
+    assert!(
+        (trainings..=trainings + runs).contains(&done),
+        "{done} trainings in {runs} runs, {trainings} in one"
+    );
+    // A search that is over has nothing left to do.
+    let (again, count) = problem.run(folders[2].path(), 2, usize::MAX, None).unwrap();
+    assert_eq!((count, figures(&again)), (0, figures(&whole)));
+    // Only journal and models stay behind.
+    let mut left: Vec<String> = std::fs::read_dir(folders[2].path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| !name.ends_with(".brenier"))
+        .collect();
+    left.sort();
+    assert_eq!(left, ["journal.jsonl"]);
+}
+
+#[test]
+fn halving_keeps_the_better_half_and_the_protocol_keeps_all() {
+    let mut problem = Problem::new();
+    let folder = tempfile::tempdir().unwrap();
+    let (outcome, _) = problem.run(folder.path(), 2, usize::MAX, None).unwrap();
+    let mut rungs: BTreeMap<usize, Vec<(f64, usize)>> = BTreeMap::new();
+    for pilot in &outcome.pilots {
+        rungs.entry(pilot.rung).or_default().push((pilot.valid_nll.unwrap(), pilot.trial));
+    }
+    assert_eq!(rungs.values().map(Vec::len).collect::<Vec<_>>(), [8, 4, 2, 2]);
+    for rung in 0..3 {
+        let mut ranked = rungs[&rung].clone();
+        ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut best: Vec<usize> = ranked[..rungs[&(rung + 1)].len()].iter().map(|pair| pair.1).collect();
+        best.sort_unstable();
+        assert_eq!(best, rungs[&(rung + 1)].iter().map(|pair| pair.1).collect::<Vec<_>>());
+    }
+    // A pilot that climbed the ladder rung by rung is where one that ran through is.
+    problem.tune.exact = true;
+    let folder = tempfile::tempdir().unwrap();
+    let (exact, _) = problem.run(folder.path(), 2, usize::MAX, None).unwrap();
+    assert_eq!(exact.pilots.len(), 8);
+    for pilot in outcome.pilots.iter().filter(|pilot| pilot.rung == 3) {
+        let through = exact.pilots.iter().find(|other| other.trial == pilot.trial).unwrap();
+        assert_eq!((through.steps, through.valid_nll), (pilot.steps, pilot.valid_nll));
+    }
+    assert_eq!(exact.finals.len(), 4);
+}
+
+#[test]
+fn finals_are_sorted_by_validation_and_scored_on_the_test_rows() {
+    let problem = Problem::new();
+    let folder = tempfile::tempdir().unwrap();
+    let (outcome, _) = problem.run(folder.path(), 2, usize::MAX, None).unwrap();
+    assert!(outcome.finals.is_sorted_by(|a, b| a.valid_nll <= b.valid_nll));
+    let best = outcome.best.as_ref().unwrap();
+    assert_eq!(Some(best.header().training.best_valid_nll), outcome.finals[0].valid_nll);
+    assert_eq!(best.header().seed, outcome.finals[0].seed);
+    let test = problem.table.select_rows(&problem.split.test);
+    let pick = |names: &[&str]| -> Vec<f64> {
+        let columns: Vec<usize> = names.iter().map(|name| test.column(name).unwrap()).collect();
+        test.select_columns(&columns).into_values()
+    };
+    let nll = best.log_density(&pick(&["x1", "x2"]), &pick(&["y"])).unwrap().mean_nll().1;
+    assert_eq!(outcome.finals[0].test_nll, Some(nll));
+    let [low, median, high] = outcome.spread(|training| training.test_nll).unwrap();
+    assert!(low <= median && median <= high);
+
+    let csv = outcome.to_csv();
+    let lines: Vec<&str> = csv.lines().collect();
+    assert_eq!(lines.len(), 1 + outcome.pilots.len() + outcome.finals.len());
+    for name in
+        ["valid_nll", "test_nll", "seconds", "epochs", "train.learning_rate", "network.depth", "method"]
+    {
+        assert!(lines[0].split(',').any(|own| own == name), "{name}: {}", lines[0]);
+    }
+}
+
+#[test]
+fn without_time_there_is_a_model_all_the_same() {
+    let problem = Problem::new();
+    let folder = tempfile::tempdir().unwrap();
+    let (outcome, _) = problem.run(folder.path(), 2, usize::MAX, Some(1e-9)).unwrap();
+    assert!(!outcome.complete && outcome.best.is_some() && outcome.pilots.is_empty());
+    // With time it goes on to the same end as ever.
+    let (later, _) = problem.run(folder.path(), 2, usize::MAX, None).unwrap();
+    let whole = tempfile::tempdir().unwrap();
+    let (whole, _) = problem.run(whole.path(), 2, usize::MAX, Some(1e5)).unwrap();
+    assert_eq!(figures(&later), figures(&whole));
+}
+
+#[test]
+fn joint_maps_and_flows_are_searched_too() {
+    for (method, joint) in [(Method::PcpMap, true), (Method::CotFlow, false), (Method::CotFlow, true)] {
+        let mut problem = Problem::new();
+        problem.base.method = method;
+        problem.base.joint = joint;
+        problem.base.train.epochs = 3;
+        problem.tune = TuneSettings { trials: Some(3), finalists: Some(1), repeats: Some(1), ..tune() };
+        if method == Method::CotFlow {
+            let text = "[network]\nfeature_width = [4, 8]\n[flow]\ntime_steps = [2]\nevaluation_steps = 4\n\
+                        penalties = { authors = [-1, 3] }\n";
+            problem.space = SearchSpace::from_toml(text).unwrap();
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (outcome, _) = problem.run(folder.path(), 2, usize::MAX, None).unwrap();
+        let best = outcome.best.unwrap();
+        let losses = [Some(&best), best.marginal()];
+        let sum: f64 = losses.into_iter().flatten().map(|block| block.header().training.best_valid_nll).sum();
+        assert_eq!(outcome.finals[0].valid_nll, Some(sum));
+        assert_eq!(best.marginal().is_some(), joint);
+        assert!(outcome.complete && outcome.finals[0].test_nll.unwrap().is_finite());
+        let left = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left, 2, "journal and one model");
+    }
+}
+
+#[test]
+fn mistakes_are_errors_before_anything_is_trained() {
+    let mut problem = Problem::new();
+    let folder = tempfile::tempdir().unwrap();
+    let text = |problem: &Problem| problem.run(folder.path(), 1, usize::MAX, None).err().unwrap().to_string();
+    problem.tune.finalists = Some(9);
+    assert!(text(&problem).contains("9 cannot be chosen from 8 trials"));
+    problem.tune.finalists = Some(0);
+    assert!(text(&problem).contains("finalists"));
+    problem.tune = tune();
+    problem.base.target = None;
+    assert!(text(&problem).contains("target"));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    // Another search's journal is not taken up.
+    let mut problem = Problem::new();
+    problem.run(folder.path(), 2, 1, None).unwrap();
+    problem.base.seed += 1;
+    assert!(text(&problem).contains("a search with other settings or other data"));
+}
