@@ -14,7 +14,7 @@ use faer::Accum;
 
 use super::CotMap;
 use crate::kernel::{
-    Real, axpy, columns, columns_mut, dot, fold, lanes, lanes_mut, log_cosh, product, sweep, vectorised,
+    Real, axpy, axpy_columns, columns, columns_mut, dot, fold, log_cosh, product, row_dots, vectorised,
 };
 use crate::map::batch::Contexts;
 
@@ -261,7 +261,7 @@ impl<T: Real> CotMap<T> {
                         let (tanh, jacobian) = turn[b * span..(b + 1) * span].split_at_mut(w);
                         if i == top {
                             for (s, &bias) in tanh.iter_mut().zip(bias) {
-                                *s = log_cosh(*s + bias).1;
+                                *s = (*s + bias).tanh_vec();
                             }
                             laplacian[b] = T::ZERO;
                         }
@@ -374,20 +374,10 @@ fn open_row<T: Real>(block: &mut [T], tanh: &mut [T], opening: &[T], c: &[T], t:
     let w = tanh.len();
     let (u, jacobian) = block.split_at_mut(w);
     let (time, space) = opening.split_at(w);
-    sweep!(w, |at, LANES| {
-        let mut s = *lanes::<T, LANES>(c, at);
-        let time = lanes::<T, LANES>(time, at);
-        for l in 0..LANES {
-            s[l] = time[l].fma(t, s[l]);
-        }
-        for (j, &x) in x.iter().enumerate() {
-            let column = lanes::<T, LANES>(space, j * w + at);
-            for l in 0..LANES {
-                s[l] = column[l].fma(x, s[l]);
-            }
-        }
-        *lanes_mut(u, at) = s;
-    });
+    for ((u, &c), &a) in u.iter_mut().zip(c).zip(time) {
+        *u = a.fma(t, c);
+    }
+    axpy_columns(x, space, u);
     for (u, tanh) in u.iter_mut().zip(tanh.iter_mut()) {
         (*u, *tanh) = log_cosh(*u);
     }
@@ -431,36 +421,32 @@ pub(super) fn residual_jacobian<T: Real>(jacobian: &mut [T], below: &[T], turn: 
 /// δ = hτ ⊙ g, and, where there is a Jacobian M, Σ_j g_j (1 − τ_j²) rowsum(M²)_j.
 #[inline(always)]
 fn turn_row<T: Real>(delta: &mut [T], tanh: &[T], jacobian: &[T], back: &[T], h: T) -> T {
-    let w = delta.len();
-    let mut sums = [T::ZERO; 16];
-    sweep!(w, |at, LANES| {
-        let (tanh, back) = (lanes::<T, LANES>(tanh, at), lanes::<T, LANES>(back, at));
-        let mut squares = [T::ZERO; LANES];
-        for column in jacobian.chunks_exact(w) {
-            let m = lanes::<T, LANES>(column, at);
-            for l in 0..LANES {
-                squares[l] = m[l].fma(m[l], squares[l]);
-            }
-        }
-        let delta = lanes_mut::<T, LANES>(delta, at);
-        for l in 0..LANES {
-            sums[l] = (squares[l] * back[l]).fma(T::ONE - tanh[l] * tanh[l], sums[l]);
-            delta[l] = h * tanh[l] * back[l];
-        }
-    });
-    fold(sums)
+    let mut curvature = T::ZERO;
+    if !jacobian.is_empty() {
+        // δ's room holds rowsum(M²) until δ is formed.
+        row_dots(jacobian, jacobian, delta);
+        curvature = bend(delta, tanh, back);
+    }
+    for ((delta, &tanh), &back) in delta.iter_mut().zip(tanh).zip(back) {
+        *delta = h * tanh * back;
+    }
+    curvature
 }
 
 /// Σ_j squares_j (1 − τ_j²) g_j.
 #[inline(always)]
 fn bend<T: Real>(squares: &[T], tanh: &[T], back: &[T]) -> T {
-    let mut sums = [T::ZERO; 16];
-    sweep!(squares.len(), |at, LANES| {
-        let (s, t, g) =
-            (lanes::<T, LANES>(squares, at), lanes::<T, LANES>(tanh, at), lanes::<T, LANES>(back, at));
-        for l in 0..LANES {
-            sums[l] = (s[l] * g[l]).fma(T::ONE - t[l] * t[l], sums[l]);
+    const LANES: usize = 16;
+    let mut sums = [T::ZERO; LANES];
+    let mut tail = T::ZERO;
+    let (s, t, g) = (squares.chunks_exact(LANES), tanh.chunks_exact(LANES), back.chunks_exact(LANES));
+    for ((&s, &t), &g) in s.remainder().iter().zip(t.remainder()).zip(g.remainder()) {
+        tail += s * (T::ONE - t * t) * g;
+    }
+    for ((s, t), g) in s.zip(t).zip(g) {
+        for i in 0..LANES {
+            sums[i] = (s[i] * g[i]).fma(T::ONE - t[i] * t[i], sums[i]);
         }
-    });
-    fold(sums)
+    }
+    fold(sums) + tail
 }
