@@ -10,7 +10,7 @@
 //!   Ā_i += [s̄_i | M̄_i][u_{i−1} | J_{i−1}]ᵀ,   [ū_{i−1} | J̄_{i−1}] = [ū_i | J̄_i] + A_iᵀ[s̄_i | M̄_i];
 //! - s̄₀ += τ₀ū₀ + (1 − τ₀²) rowsum(J̄₀ A₀ˣ),   Ā₀ᵗˣ += s̄₀pᵀ + δ₀vᵀ,   Ā₀ˣ += τ₀J̄₀ + 2λd₀A₀ˣ,   p̄ = A₀ᵗˣᵀs̄₀ + Qv.
 
-use faer::Accum;
+use faer::{Accum, MatMut};
 
 use super::CotMap;
 use super::potential::{Frame, Scratch, Stage, residual_jacobian};
@@ -268,6 +268,18 @@ impl<T: Real> CotMap<T> {
                 }
             },
         );
+    }
+
+    /// ē = (A₀ʸ)ᵀ s̄ + Aʸρ̄ of every row, from its record's adjoint.
+    pub(super) fn pull_features(&self, mut e_bar: MatMut<'_, T>, records: &[T], rows: usize) {
+        let (n, w, r) = (self.layout.shape.target, self.layout.shape.width, self.layout.shape.rank);
+        let (features, stride) = (self.layout.features, self.layout.record);
+        let opening = &self.parameters[self.layout.weights[0].clone()][w * (n + 1)..];
+        let quadratic = &self.parameters[self.layout.quadratic.clone()][n + 1..];
+        let opening = columns(opening, w, features, w);
+        product(e_bar.as_mut(), Accum::Replace, opening.transpose(), columns(records, w, rows, stride));
+        let rho_bar = columns(&records[self.layout.rho().start..], r, rows, stride);
+        product(e_bar, Accum::Add, columns(quadratic, features, r, self.layout.inputs), rho_bar);
     }
 
     /// After the last stage: what the constants of the trajectory pass on, and ρ̄ in the records.

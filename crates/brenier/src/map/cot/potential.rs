@@ -7,10 +7,10 @@
 //! - backwards, g_i = ∂(aᵀu_L)/∂u_i: g_L = a, g_{i−1} = g_i + A_iᵀδ_i with δ_i = hτ_i ⊙ g_i and δ₀ = τ₀ ⊙ g₀;
 //! - ∇Φ = A₀ᵀδ₀ + AAᵀq + b,   ΔₓΦ = Σ_i d_iᵀ rowsum(M_i²) + ‖Aˣ‖²_F,  d₀ = g₀ ⊙ (1 − τ₀²), d_i = h g_i ⊙ (1 − τ_i²).
 //!
-//! Only p = (t, x) moves along a trajectory, so y enters through A₀ʸy + b₀ and κ = AᵗˣAʸᵀy + bᵗˣ alone, computed
+//! Only p = (t, x) moves along a trajectory, so y, or its embedding e, enters through A₀ʸe + b₀ and κ = AᵗˣAʸᵀe + bᵗˣ alone, computed
 //! once per observation; ∂Φ/∂p = (A₀ᵗˣ)ᵀδ₀ + Qp + κ with Q = Aᵗˣ(Aᵗˣ)ᵀ.
 
-use faer::Accum;
+use faer::{Accum, MatRef};
 
 use super::CotMap;
 use crate::kernel::{
@@ -152,27 +152,32 @@ impl<T: Real> CotMap<T> {
         }
     }
 
-    /// The records (A₀ʸy + b₀, ρ = Aʸᵀy, κ = Aᵗˣρ + bᵗˣ) of `count` observations y.
+    /// The records (A₀ʸe + b₀, ρ = Aʸᵀe, κ = Aᵗˣρ + bᵗˣ) of `count` observations y, embedded here.
     pub(super) fn contexts(&self, y: &[T], records: &mut [T], count: usize) {
-        let (n, m, w, r) = (
-            self.layout.shape.target,
-            self.layout.shape.given,
-            self.layout.shape.width,
-            self.layout.shape.rank,
-        );
-        let (stride, d) = (self.layout.record, self.layout.inputs);
+        let (m, embedding) = (self.layout.shape.given, &self.layout.embedding);
+        if embedding.is_empty() {
+            return self.contexts_of(columns(y, m, count, m), records, count);
+        }
+        let mut values = vec![T::ZERO; embedding.stride() * count];
+        embedding.forward(&self.parameters, y, &mut values, count);
+        self.contexts_of(embedding.output(&values, count), records, count);
+    }
+
+    /// As [`contexts`](Self::contexts), of the columns e.
+    pub(super) fn contexts_of(&self, e: MatRef<'_, T>, records: &mut [T], count: usize) {
+        let (n, w, r) = (self.layout.shape.target, self.layout.shape.width, self.layout.shape.rank);
+        let (features, stride, d) = (self.layout.features, self.layout.record, self.layout.inputs);
         let kappa = self.layout.kappa();
         let quadratic = &self.parameters[self.layout.quadratic.clone()];
-        if m == 0 {
+        if features == 0 {
             records[..count * stride].fill(T::ZERO);
         } else {
             let opening = &self.parameters[self.layout.weights[0].clone()];
-            let y = columns(y, m, count, m);
             let all = columns_mut(records, stride, count, stride);
-            let (features, mut rest) = all.split_at_row_mut(w);
-            product(features, Accum::Replace, columns(&opening[w * (n + 1)..], w, m, w), y);
-            let given = columns(&quadratic[n + 1..], m, r, d);
-            product(rest.as_mut().subrows_mut(0, r), Accum::Replace, given.transpose(), y);
+            let (still, mut rest) = all.split_at_row_mut(w);
+            product(still, Accum::Replace, columns(&opening[w * (n + 1)..], w, features, w), e);
+            let given = columns(&quadratic[n + 1..], features, r, d);
+            product(rest.as_mut().subrows_mut(0, r), Accum::Replace, given.transpose(), e);
             let (rho, kappa) = rest.split_at_row_mut(r);
             product(kappa, Accum::Replace, columns(quadratic, n + 1, r, d), rho.as_ref());
         }
@@ -316,7 +321,8 @@ impl<T: Real> CotMap<T> {
         );
     }
 
-    /// Φ(t, x; y), its gradient in q = (t, x, y) and ΔₓΦ of every row: plain, for inspection.
+    /// Φ(t, x; y), its gradient in q = (t, x, e) and ΔₓΦ of every row: plain, for inspection. Without an embedding
+    /// e is y.
     pub fn potential(&self, t: T, x: &[T], y: &[T]) -> crate::Result<(Vec<T>, Vec<T>, Vec<T>)> {
         let rows = self.check_batch(x, y)?;
         let (n, m, w) = (self.layout.shape.target, self.layout.shape.given, self.layout.shape.width);
@@ -324,7 +330,11 @@ impl<T: Real> CotMap<T> {
         let mut stage = Stage::new(self, rows, Wanted::Laplacian);
         let mut scratch = Scratch::new(self, rows, Wanted::Laplacian);
         let mut records = vec![T::ZERO; self.layout.record * rows];
-        self.contexts(y, &mut records, rows);
+        let embedding = &self.layout.embedding;
+        let mut values = vec![T::ZERO; embedding.stride() * rows];
+        embedding.forward(&self.parameters, y, &mut values, rows);
+        let e = if embedding.is_empty() { columns(y, m, rows, m) } else { embedding.output(&values, rows) };
+        self.contexts_of(e, &mut records, rows);
         let contexts = Contexts { records: &records, stride: self.layout.record, index: None };
         self.evaluate(&self.frame(), &mut stage, &mut scratch, contexts, t, x, rows);
         let of = |range: &std::ops::Range<usize>| &self.parameters[range.clone()];
@@ -333,7 +343,7 @@ impl<T: Real> CotMap<T> {
         for b in 0..rows {
             let q: Vec<T> = std::iter::once(t)
                 .chain(x[b * n..(b + 1) * n].iter().copied())
-                .chain(y[b * m..(b + 1) * m].iter().copied())
+                .chain((0..self.layout.features).map(|j| e[(j, b)]))
                 .collect();
             for i in 0..=top {
                 let input = if i == 0 { &q } else { &u };
