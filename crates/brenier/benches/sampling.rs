@@ -1,9 +1,10 @@
-//! Seconds for 2000 posterior draws at one observation from a trained map, one JSON line per tolerance.
+//! Seconds for 2000 posterior draws at one observation, one JSON line per method and tolerance or number of steps.
 //!
-//! The map has the sizes of the Lotka–Volterra experiment (n = 4, m = 9, width 128, depth 2) and is trained here
-//! for a few seconds on a simulator of those sizes whose posterior is curved and correlated.
+//! The maps have the sizes of the Lotka–Volterra experiment (n = 4, m = 9, width 128, depth 2). PCP-Map is trained
+//! here for a few seconds on a simulator of those sizes whose posterior is curved and correlated; the flow's
+//! time does not depend on its weights, so it is drawn from as it is initialised.
 //!
-//! usage: cargo bench --bench sampling [-- --threads 2] [--repeats 40]
+//! usage: cargo bench --bench sampling [-- pcp-map | cot-flow] [--threads 2] [--repeats 40]
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
 use std::sync::atomic::AtomicBool;
@@ -11,6 +12,7 @@ use std::time::Instant;
 
 use brenier::data::Table;
 use brenier::map::SampleSettings;
+use brenier::map::cot::{CotMap, CotSettings, CotShape};
 use brenier::map::pcp::InverseSettings;
 use brenier::train::{Silent, TrainSettings};
 use brenier::{FitControl, FitSettings, NetworkSettings, fit};
@@ -37,6 +39,51 @@ fn main() {
     };
     let (threads, repeats) = (option("--threads", 2), option("--repeats", 40) as u64);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+    let named = |name: &str| {
+        let mut methods = arguments.iter().filter(|a| a.ends_with("-map") || a.ends_with("-flow")).peekable();
+        methods.peek().is_none() || methods.any(|a| a == name)
+    };
+    if named("cot-flow") {
+        flow(&pool, threads, repeats);
+    }
+    if named("pcp-map") {
+        newton(&pool, threads, repeats);
+    }
+}
+
+/// COT-Flow in single precision, n_t steps from the reference to the data.
+fn flow(pool: &rayon::ThreadPool, threads: usize, repeats: u64) {
+    let (n, m, w) = (4, 9, 128);
+    let map = CotMap::<f32>::initial(CotShape::new(n, m, w, 2), CotSettings::default(), 0).unwrap();
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    let mut normals = |count: usize| -> Vec<f32> { (0..count).map(|_| rng.sample(StandardNormal)).collect() };
+    let given = normals(m);
+    let observation = vec![0; DRAWS];
+    for steps in [8, 32] {
+        let (mut times, mut worst) = (Vec::new(), 0.0_f64);
+        for _ in 0..repeats {
+            let z = normals(DRAWS * n);
+            let start = Instant::now();
+            let x = pool.install(|| map.draw(&z, &given, &observation, steps)).unwrap();
+            times.push(start.elapsed().as_secs_f64());
+            let residuals = pool.install(|| map.residuals(&x, &z, &given, &observation, steps)).unwrap();
+            worst = residuals.into_iter().fold(worst, f64::max);
+        }
+        times.sort_by(f64::total_cmp);
+        let median = times[times.len() / 2];
+        let flops = (DRAWS * 4 * steps * 2 * w * w * 2) as f64;
+        println!(
+            "{{\"bench\": \"sample\", \"method\": \"cot-flow\", \"draws\": {DRAWS}, \"time_steps\": {steps}, \
+             \"median_s\": {median:.6}, \"min_s\": {:.6}, \"gflops\": {:.1}, \"worst_residual\": {worst:.1e}, \
+             \"threads\": {threads}}}",
+            times[0],
+            flops / median / 1e9,
+        );
+    }
+}
+
+/// PCP-Map by Newton's method, every draw certified.
+fn newton(pool: &rayon::ThreadPool, threads: usize, repeats: u64) {
     let mut rng = ChaCha8Rng::seed_from_u64(0);
     let names = (1..=4).map(|i| format!("x{i}")).chain((1..=9).map(|i| format!("y{i}"))).collect();
     let mut values = Vec::new();

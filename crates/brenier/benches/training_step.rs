@@ -32,6 +32,13 @@ fn cot(name: &'static str, target: usize, given: usize, batch: usize, width: usi
     Config { name, shape: Shape::Cot(CotShape::new(target, given, width, 2), steps), batch }
 }
 
+fn embedded(mut config: Config, widths: &[usize]) -> Config {
+    if let Shape::Cot(shape, _) = &mut config.shape {
+        *shape = shape.clone().with_embedding(widths.to_vec());
+    }
+    config
+}
+
 fn pcp(name: &'static str, target: usize, given: usize, batch: usize, width: usize, depth: usize) -> Config {
     let shape = PcpShape {
         target,
@@ -47,11 +54,17 @@ fn pcp(name: &'static str, target: usize, given: usize, batch: usize, width: usi
 
 /// Multiplications and additions of the step's matrix products.
 fn flops(config: &Config) -> f64 {
-    let per_row = match config.shape {
-        Shape::Pcp(shape) => pcp_products(shape),
-        // Forward [s | M] and g, reverse δ̄ and [ū | J̄], and the gradient of A₁, per stage; A₀ʸ once and back.
-        Shape::Cot(CotShape { target: n, given: m, width: w, .. }, steps) => {
-            4 * steps * w * w * (3 * n + 6) + 2 * w * m
+    let per_row = match &config.shape {
+        Shape::Pcp(shape) => pcp_products(*shape),
+        // Forward [s | M] and g, reverse δ̄ and [ū | J̄], and the gradient of A₁, per stage; A₀ʸ once and back; the
+        // embedding forwards, its gradient and, above the first layer, its adjoints.
+        Shape::Cot(shape, steps) => {
+            let CotShape { target: n, given: m, width: w, embedding, .. } = shape;
+            let inputs = std::iter::once(m).chain(embedding);
+            let layers = inputs.zip(embedding).enumerate();
+            let embed: usize = layers.map(|(l, (i, o))| i * o * if l == 0 { 2 } else { 3 }).sum();
+            let given = if embedding.is_empty() { 2 } else { 3 } * w * shape.features();
+            4 * steps * w * w * (3 * n + 6) + given + embed
         }
     };
     2.0 * per_row as f64 * config.batch as f64
@@ -120,7 +133,9 @@ fn measure<M: Trainable<f32>>(mut map: M, batch: usize, steps: usize, pool: &ray
             step();
         }
         let start = Instant::now();
-        while times.len() < if steps > 0 { steps } else { 20 }
+        let least = if steps > 0 { steps } else { 20 };
+        // Ten seconds are enough for the largest.
+        while (times.len() < least && (steps > 0 || times.len() < 5 || start.elapsed().as_secs_f64() < 10.0))
             || (steps == 0 && start.elapsed().as_secs_f64() < 3.0)
         {
             let start = Instant::now();
@@ -146,20 +161,21 @@ fn main() {
         pcp("pcp_swe_full", 100, 3500, 64, 512, 5),
         cot("cot_concrete", 1, 8, 64, 256, 8),
         cot("cot_lv", 4, 9, 256, 128, 8),
+        embedded(cot("cot_swe", 14, 3500, 256, 512, 8), &[128, 128, 64]),
     ];
     let named: Vec<&String> = arguments.iter().filter(|a| a.contains('_')).collect();
     let peak = gemm_peak(threads);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
     for config in configs.iter().filter(|c| named.is_empty() || named.iter().any(|n| *n == c.name)) {
-        let times = match config.shape {
+        let times = match &config.shape {
             Shape::Pcp(shape) => {
-                let map = PcpMap::<f32>::initial(shape, Default::default(), 0).unwrap();
+                let map = PcpMap::<f32>::initial(*shape, Default::default(), 0).unwrap();
                 measure(map, config.batch, steps, &pool)
             }
-            Shape::Cot(shape, time_steps) => {
+            &Shape::Cot(ref shape, time_steps) => {
                 let activation_bytes = option("--activation-mib", 256) << 20;
                 let settings = CotSettings { time_steps, activation_bytes, ..CotSettings::default() };
-                let map = CotMap::<f32>::initial(shape, settings, 0).unwrap();
+                let map = CotMap::<f32>::initial(shape.clone(), settings, 0).unwrap();
                 measure(map, config.batch, steps, &pool)
             }
         };

@@ -291,9 +291,13 @@ fn fit_block(
             let map = PcpMap::initial(*shape, settings.network.initialisation, settings.seed)?;
             trained(map, &data, rows, settings, control)?
         }
-        MapShape::CotFlow(shape) => {
-            trained(CotMap::initial(*shape, settings.flow, settings.seed)?, &data, rows, settings, control)?
-        }
+        MapShape::CotFlow(shape) => trained(
+            CotMap::initial(shape.clone(), settings.flow, settings.seed)?,
+            &data,
+            rows,
+            settings,
+            control,
+        )?,
     };
     if outcome.stop == train::Stop::Diverged {
         warnings.push(

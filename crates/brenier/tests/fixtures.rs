@@ -121,6 +121,7 @@ fn check_cot(name: &str, fixture: &Value) {
         width: size("width"),
         depth: size("depth"),
         rank: size("rank"),
+        embedding: Vec::new(),
     };
     let settings = CotSettings {
         time_steps: size("time_steps"),
@@ -129,7 +130,7 @@ fn check_cot(name: &str, fixture: &Value) {
         alpha_hjb: fixture["alpha_hjb"].as_f64().unwrap(),
         ..CotSettings::default()
     };
-    let mut map = CotMap::<f64>::initial(shape, settings, 0).unwrap();
+    let mut map = CotMap::<f64>::initial(shape.clone(), settings, 0).unwrap();
     fill(name, &mut map, fixture);
     let (x, y) = (flat(&fixture["x"]), flat(&fixture["y"]));
     let (n, rows) = (shape.target, x.len() / shape.target);

@@ -11,5 +11,5 @@ pub(crate) use adam::{AdamRates, adam_step};
 pub(crate) use gemm::{columns, columns_mut, product};
 pub use real::Real;
 pub(crate) use vector::{
-    axpy, dot, dot2, elu, fold, lanes, lanes_mut, log_cosh, logistic, softplus, sweep, vectorised,
+    axpy, axpy_columns, dot, dot2, elu, fold, log_cosh, logistic, row_dots, softplus, vectorised,
 };

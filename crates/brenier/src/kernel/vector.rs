@@ -75,39 +75,47 @@ pub(crate) fn axpy<T: Real>(alpha: T, x: &[T], y: &mut [T]) {
     }
 }
 
-/// Runs a block for every group of lanes of `0..length`: `LANES` = 16 at a time, then one by one.
-///
-/// A block that keeps its sums in `[T; LANES]` keeps them in registers, however many columns it walks over.
-macro_rules! sweep {
-    ($length:expr, |$at:ident, $lanes:ident| $body:block) => {{
-        let length: usize = $length;
-        let mut $at = 0;
-        {
-            const $lanes: usize = 16;
-            while $at + $lanes <= length {
-                $body
-                $at += $lanes;
-            }
-        }
-        const $lanes: usize = 1;
-        while $at < length {
-            $body
-            $at += $lanes;
-        }
-    }};
-}
-pub(crate) use sweep;
-
-/// `N` entries from `at` on.
+/// y ← y + Σ_j α_j x_j over the columns x_j of a matrix, four at a time.
 #[inline(always)]
-pub(crate) fn lanes<T, const N: usize>(values: &[T], at: usize) -> &[T; N] {
-    values[at..].first_chunk().expect("lanes within the slice")
+pub(crate) fn axpy_columns<T: Real>(alpha: &[T], x: &[T], y: &mut [T]) {
+    let w = y.len();
+    debug_assert_eq!(x.len(), alpha.len() * w);
+    let (fours, ones) = (alpha.chunks_exact(4), alpha.chunks_exact(4).remainder());
+    let (four_columns, one_columns) = x.split_at((alpha.len() - ones.len()) * w);
+    for (alpha, x) in fours.zip(four_columns.chunks_exact(4 * w)) {
+        let (a, b, c, d) = (&x[..w], &x[w..2 * w], &x[2 * w..3 * w], &x[3 * w..4 * w]);
+        for i in 0..w {
+            let low = b[i].fma(alpha[1], a[i].fma(alpha[0], y[i]));
+            y[i] = d[i].fma(alpha[3], c[i].fma(alpha[2], low));
+        }
+    }
+    for (&alpha, x) in ones.iter().zip(one_columns.chunks_exact(w)) {
+        axpy(alpha, x, y);
+    }
 }
 
-/// `N` entries from `at` on, to write to.
+/// y ← Σ_j u_j ⊙ v_j over the columns of two matrices, four at a time.
 #[inline(always)]
-pub(crate) fn lanes_mut<T, const N: usize>(values: &mut [T], at: usize) -> &mut [T; N] {
-    values[at..].first_chunk_mut().expect("lanes within the slice")
+pub(crate) fn row_dots<T: Real>(u: &[T], v: &[T], y: &mut [T]) {
+    let w = y.len();
+    debug_assert_eq!(u.len(), v.len());
+    y.fill(T::ZERO);
+    let (u_fours, v_fours) = (u.chunks_exact(4 * w), v.chunks_exact(4 * w));
+    let (u_ones, v_ones) = (u_fours.remainder().chunks_exact(w), v_fours.remainder().chunks_exact(w));
+    for (u, v) in u_fours.zip(v_fours) {
+        let (u, v) = (&u[..4 * w], &v[..4 * w]);
+        let ((a, b), (c, d)) = ((&u[..w], &u[w..2 * w]), (&u[2 * w..3 * w], &u[3 * w..4 * w]));
+        let ((e, f), (g, h)) = ((&v[..w], &v[w..2 * w]), (&v[2 * w..3 * w], &v[3 * w..4 * w]));
+        for i in 0..w {
+            let low = b[i].fma(f[i], a[i].fma(e[i], y[i]));
+            y[i] = d[i].fma(h[i], c[i].fma(g[i], low));
+        }
+    }
+    for (u, v) in u_ones.zip(v_ones) {
+        for ((y, &u), &v) in y.iter_mut().zip(u).zip(v) {
+            *y = u.fma(v, *y);
+        }
+    }
 }
 
 /// softplus(s) = log(1 + eˢ) and its derivative, the sigmoid, from one exponential.
@@ -164,6 +172,28 @@ mod tests {
             let (ab, aa) = dot2(&a, &b, &a);
             assert!((ab - plain).abs() < 1e-13);
             assert!((aa - a.iter().map(|x| x * x).sum::<f64>()).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn sums_over_columns_match_the_plain_sums() {
+        let w = 21;
+        for n in 0..10 {
+            let (u, v): (Vec<f64>, Vec<f64>) = (0..n * w)
+                .map(|i| {
+                    let i = i as f64;
+                    (i.sin(), (2.0 * i).cos())
+                })
+                .unzip();
+            let alpha: Vec<f64> = (0..n).map(|j| (j as f64 + 0.3).sin()).collect();
+            let (mut sums, mut dots) = (vec![0.5; w], vec![0.5; w]);
+            axpy_columns(&alpha, &u, &mut sums);
+            row_dots(&u, &v, &mut dots);
+            for i in 0..w {
+                let sum: f64 = (0..n).map(|j| alpha[j] * u[j * w + i]).sum();
+                let dot: f64 = (0..n).map(|j| u[j * w + i] * v[j * w + i]).sum();
+                assert!((sums[i] - 0.5 - sum).abs() < 1e-14 && (dots[i] - dot).abs() < 1e-14);
+            }
         }
     }
 

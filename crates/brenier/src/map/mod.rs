@@ -14,6 +14,7 @@ use crate::kernel::Real;
 
 mod batch;
 pub mod cot;
+mod embed;
 pub mod pcp;
 mod trained;
 

@@ -113,7 +113,7 @@ impl TrainedMap {
                 Ok(map.into())
             }
             MapShape::CotFlow(shape) => {
-                let mut map = CotMap::from_parameters(*shape, flow, zeros)?;
+                let mut map = CotMap::from_parameters(shape.clone(), flow, zeros)?;
                 fill(&mut map)?;
                 Ok(map.into())
             }

@@ -10,11 +10,11 @@
 //!   Ā_i += [s̄_i | M̄_i][u_{i−1} | J_{i−1}]ᵀ,   [ū_{i−1} | J̄_{i−1}] = [ū_i | J̄_i] + A_iᵀ[s̄_i | M̄_i];
 //! - s̄₀ += τ₀ū₀ + (1 − τ₀²) rowsum(J̄₀ A₀ˣ),   Ā₀ᵗˣ += s̄₀pᵀ + δ₀vᵀ,   Ā₀ˣ += τ₀J̄₀ + 2λd₀A₀ˣ,   p̄ = A₀ᵗˣᵀs̄₀ + Qv.
 
-use faer::Accum;
+use faer::{Accum, MatMut};
 
 use super::CotMap;
 use super::potential::{Frame, Scratch, Stage, residual_jacobian};
-use crate::kernel::{Real, axpy, columns, columns_mut, dot, lanes, lanes_mut, product, sweep, vectorised};
+use crate::kernel::{Real, axpy, axpy_columns, columns, columns_mut, dot, product, row_dots, vectorised};
 
 /// Adjoints within one stage.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub(super) struct Bars<T> {
     /// [ū_i | J̄_i], n + 1 columns a row.
     pull: Vec<T>,
     delta_bar: Vec<T>,
+    /// w numbers of the row at hand.
+    row: Vec<T>,
 }
 
 impl<T: Real> Bars<T> {
@@ -36,6 +38,7 @@ impl<T: Real> Bars<T> {
                 .collect(),
             pull: zeros(w * (n + 1) * rows),
             delta_bar: zeros(w * rows),
+            row: zeros(w),
         }
     }
 }
@@ -126,7 +129,7 @@ impl<T: Real> CotMap<T> {
         let (h, span) = (self.residual_weight(), w * (n + 1));
         let opening = &self.parameters[self.layout.weights[0].clone()][..span];
         let head = &self.parameters[self.layout.head.clone()];
-        let Bars { levels, delta_bar, .. } = bars;
+        let Bars { levels, delta_bar, row: spare, .. } = bars;
         let first = &stage.levels[0];
         let (block, climbing) = scratch.blocks[0].split_at_mut(span * rows);
         let s_bars = &mut levels[0];
@@ -140,7 +143,7 @@ impl<T: Real> CotMap<T> {
                         [&first.value[row.clone()], &first.turn[row.clone()], &first.back[row.clone()]];
                     let to =
                         [&mut s_bars[row.clone()], &mut climbing[row], &mut block[b * span..(b + 1) * span]];
-                    climb_opening(to, from, opening, &frame.squares, v, lambda, bend.as_deref_mut());
+                    climb_opening(to, from, opening, &frame.squares, v, lambda, spare, bend.as_deref_mut());
                 }
             },
         );
@@ -164,7 +167,7 @@ impl<T: Real> CotMap<T> {
                         let turn = &here.turn[wide.clone()];
                         let delta_bar = &mut delta_bar[row.clone()];
                         // ḡ_i takes the room of δ̄_i.
-                        climb_row(bar, delta, delta_bar, turn, back, &g_below[row.clone()], lambda, h);
+                        climb_row(bar, delta, delta_bar, turn, back, &g_below[row.clone()], lambda, h, spare);
                         if let Some((block, climbing)) = &mut next {
                             climbing[row.clone()].copy_from_slice(delta_bar);
                             let (u, jacobian) = block[wide.clone()].split_at_mut(w);
@@ -192,7 +195,7 @@ impl<T: Real> CotMap<T> {
     ) {
         let (n, w, top) = (self.layout.shape.target, self.layout.shape.width, self.layout.residual);
         let (h, span) = (self.residual_weight(), w * (n + 1));
-        let Bars { levels, pull, .. } = bars;
+        let Bars { levels, pull, row: spare, .. } = bars;
         for i in (1..=top).rev() {
             let (here, bar) = (&stage.levels[i], &mut levels[i]);
             if i < top {
@@ -203,7 +206,7 @@ impl<T: Real> CotMap<T> {
                         for b in 0..rows {
                             let row = b * span..(b + 1) * span;
                             let bar = &mut bar[row.clone()];
-                            descend_row(bar, &pull[row.clone()], &here.turn[row], w, h);
+                            descend_row(bar, &pull[row.clone()], &here.turn[row], h, spare);
                             if let Some(bias) = &mut bias {
                                 axpy(T::ONE, &bar[..w], bias);
                             }
@@ -239,7 +242,7 @@ impl<T: Real> CotMap<T> {
         let (n, w) = (self.layout.shape.target, self.layout.shape.width);
         let (span, stride, kappa) = (w * (n + 1), self.layout.record, self.layout.kappa());
         let opening = &self.parameters[self.layout.weights[0].clone()][..span];
-        let (first, Bars { levels, pull, .. }) = (&stage.levels[0], bars);
+        let (first, Bars { levels, pull, row: spare, .. }) = (&stage.levels[0], bars);
         vectorised(
             #[inline(always)]
             || {
@@ -248,7 +251,7 @@ impl<T: Real> CotMap<T> {
                     let (tanh, back) = (&first.turn[row.clone()], &first.back[row.clone()]);
                     let (pull, s_bar) = (&pull[b * span..(b + 1) * span], &mut levels[0][row]);
                     let (x, v) = (&x[b * n..(b + 1) * n], &v[b * (n + 1)..(b + 1) * (n + 1)]);
-                    close_row(s_bar, tanh, pull, &opening[w..]);
+                    close_row(s_bar, tanh, pull, &opening[w..], spare);
                     let x_bar = &mut x_bar[b * n..(b + 1) * n];
                     for (j, x_bar) in x_bar.iter_mut().enumerate() {
                         let turned = dot(&frame.quadratic[(j + 1) * (n + 1)..(j + 2) * (n + 1)], v);
@@ -265,6 +268,18 @@ impl<T: Real> CotMap<T> {
                 }
             },
         );
+    }
+
+    /// ē = (A₀ʸ)ᵀ s̄ + Aʸρ̄ of every row, from its record's adjoint.
+    pub(super) fn pull_features(&self, mut e_bar: MatMut<'_, T>, records: &[T], rows: usize) {
+        let (n, w, r) = (self.layout.shape.target, self.layout.shape.width, self.layout.shape.rank);
+        let (features, stride) = (self.layout.features, self.layout.record);
+        let opening = &self.parameters[self.layout.weights[0].clone()][w * (n + 1)..];
+        let quadratic = &self.parameters[self.layout.quadratic.clone()][n + 1..];
+        let opening = columns(opening, w, features, w);
+        product(e_bar.as_mut(), Accum::Replace, opening.transpose(), columns(records, w, rows, stride));
+        let rho_bar = columns(&records[self.layout.rho().start..], r, rows, stride);
+        product(e_bar, Accum::Add, columns(quadratic, features, r, self.layout.inputs), rho_bar);
     }
 
     /// After the last stage: what the constants of the trajectory pass on, and ρ̄ in the records.
@@ -306,43 +321,33 @@ fn climb_opening<T: Real>(
     squares: &[T],
     v: &[T],
     lambda: T,
-    mut bend: Option<&mut [T]>,
+    delta_bar: &mut [T],
+    bend: Option<&mut [T]>,
 ) {
     let ([s_bar, g_bar, block], [value, tanh, back]) = (to, from);
     let w = s_bar.len();
     let (u, jacobian) = block.split_at_mut(w);
-    sweep!(w, |at, LANES| {
-        let (tanh, back) = (lanes::<T, LANES>(tanh, at), lanes::<T, LANES>(back, at));
-        let mut delta_bar = [T::ZERO; LANES];
-        for (&v, column) in v.iter().zip(opening.chunks_exact(w)) {
-            let a = lanes::<T, LANES>(column, at);
-            for l in 0..LANES {
-                delta_bar[l] = a[l].fma(v, delta_bar[l]);
-            }
+    delta_bar.fill(T::ZERO);
+    axpy_columns(v, opening, delta_bar);
+    let (g_bar, tanh, back, squares) = (&mut g_bar[..w], &tanh[..w], &back[..w], &squares[..w]);
+    let delta_bar = &delta_bar[..w];
+    for i in 0..w {
+        let (slope, bent) = (tanh[i], lambda * squares[i]);
+        let second = T::ONE - slope * slope;
+        s_bar[i] = back[i] * second * (delta_bar[i] - (slope + slope) * bent);
+        g_bar[i] = slope.fma(delta_bar[i], second * bent);
+    }
+    if let Some(bend) = bend {
+        for ((sum, &tanh), &back) in bend.iter_mut().zip(tanh).zip(back) {
+            *sum = (lambda * back).fma(T::ONE - tanh * tanh, *sum);
         }
-        let squares = lanes::<T, LANES>(squares, at);
-        let (s_bar, g_bar) = (lanes_mut::<T, LANES>(s_bar, at), lanes_mut::<T, LANES>(g_bar, at));
-        let mut second = [T::ZERO; LANES];
-        for l in 0..LANES {
-            let bent = lambda * squares[l];
-            second[l] = T::ONE - tanh[l] * tanh[l];
-            s_bar[l] = back[l] * second[l] * (delta_bar[l] - (tanh[l] + tanh[l]) * bent);
-            g_bar[l] = tanh[l].fma(delta_bar[l], second[l] * bent);
+    }
+    u.copy_from_slice(value);
+    for (j, column) in jacobian.chunks_exact_mut(w).zip(opening[w..].chunks_exact(w)) {
+        for ((j, &tanh), &a) in j.iter_mut().zip(tanh).zip(column) {
+            *j = tanh * a;
         }
-        if let Some(bend) = &mut bend {
-            let sum = lanes_mut::<T, LANES>(bend, at);
-            for l in 0..LANES {
-                sum[l] = (lambda * back[l]).fma(second[l], sum[l]);
-            }
-        }
-        *lanes_mut::<T, LANES>(u, at) = *lanes(value, at);
-        for (j, column) in jacobian.chunks_exact_mut(w).zip(opening[w..].chunks_exact(w)) {
-            let (j, a) = (lanes_mut::<T, LANES>(j, at), lanes::<T, LANES>(column, at));
-            for l in 0..LANES {
-                j[l] = tanh[l] * a[l];
-            }
-        }
-    });
+    }
 }
 
 /// One row of layer i ≥ 1: s̄ = h g σ''(δ̄ − 2λτS), M̄ = 2λ h g σ'' M, δ = hτg, and δ̄ becomes
@@ -357,86 +362,57 @@ fn climb_row<T: Real>(
     g_below: &[T],
     lambda: T,
     h: T,
+    spare: &mut [T],
 ) {
     let w = delta.len();
     let (s_bar, m_bar) = bar.split_at_mut(w);
     let (tanh, jacobian) = turn.split_at(w);
+    // S, until 2λ h g σ'' takes its place.
+    row_dots(jacobian, jacobian, spare);
+    let (delta_bar, spare) = (&mut delta_bar[..w], &mut spare[..w]);
+    let (tanh, back, g_below) = (&tanh[..w], &back[..w], &g_below[..w]);
     let twice = lambda + lambda;
-    sweep!(w, |at, LANES| {
-        let mut squares = [T::ZERO; LANES];
-        for column in jacobian.chunks_exact(w) {
-            let m = lanes::<T, LANES>(column, at);
-            for l in 0..LANES {
-                squares[l] = m[l].fma(m[l], squares[l]);
-            }
+    for i in 0..w {
+        let slope = tanh[i];
+        let (second, bent) = (h * (T::ONE - slope * slope), lambda * spare[i]);
+        let curved = back[i] * second;
+        s_bar[i] = curved * (delta_bar[i] - (slope + slope) * bent);
+        delta_bar[i] = (h * slope).fma(delta_bar[i], second * bent) + g_below[i];
+        delta[i] = h * slope * back[i];
+        spare[i] = twice * curved;
+    }
+    for (m_bar, m) in m_bar.chunks_exact_mut(w).zip(jacobian.chunks_exact(w)) {
+        for ((m_bar, &m), &scale) in m_bar.iter_mut().zip(m).zip(spare.iter()) {
+            *m_bar = scale * m;
         }
-        let (tanh, back) = (lanes::<T, LANES>(tanh, at), lanes::<T, LANES>(back, at));
-        let g_below = lanes::<T, LANES>(g_below, at);
-        let (s_bar, delta) = (lanes_mut::<T, LANES>(s_bar, at), lanes_mut::<T, LANES>(delta, at));
-        let delta_bar = lanes_mut::<T, LANES>(delta_bar, at);
-        let mut scale = [T::ZERO; LANES];
-        for l in 0..LANES {
-            let second = h * (T::ONE - tanh[l] * tanh[l]);
-            let bent = lambda * squares[l];
-            let curved = back[l] * second;
-            s_bar[l] = curved * (delta_bar[l] - (tanh[l] + tanh[l]) * bent);
-            delta_bar[l] = (h * tanh[l]).fma(delta_bar[l], second * bent) + g_below[l];
-            delta[l] = h * tanh[l] * back[l];
-            scale[l] = twice * curved;
-        }
-        for (m_bar, m) in m_bar.chunks_exact_mut(w).zip(jacobian.chunks_exact(w)) {
-            let (m_bar, m) = (lanes_mut::<T, LANES>(m_bar, at), lanes::<T, LANES>(m, at));
-            for l in 0..LANES {
-                m_bar[l] = scale[l] * m[l];
-            }
-        }
-    });
+    }
 }
 
 /// s̄ += h(τū + σ'' rowsum(J̄M)), M̄ += hτJ̄.
 #[inline(always)]
-fn descend_row<T: Real>(bar: &mut [T], pull: &[T], turn: &[T], w: usize, h: T) {
+fn descend_row<T: Real>(bar: &mut [T], pull: &[T], turn: &[T], h: T, mixed: &mut [T]) {
+    let w = mixed.len();
     let (s_bar, m_bar) = bar.split_at_mut(w);
     let ((u_bar, j_bar), (tanh, m)) = (pull.split_at(w), turn.split_at(w));
-    sweep!(w, |at, LANES| {
-        let tanh = lanes::<T, LANES>(tanh, at);
-        let mut mixed = [T::ZERO; LANES];
-        let all = m_bar.chunks_exact_mut(w).zip(j_bar.chunks_exact(w)).zip(m.chunks_exact(w));
-        for ((m_bar, j_bar), m) in all {
-            let m_bar = lanes_mut::<T, LANES>(m_bar, at);
-            let (j_bar, m) = (lanes::<T, LANES>(j_bar, at), lanes::<T, LANES>(m, at));
-            for l in 0..LANES {
-                mixed[l] = j_bar[l].fma(m[l], mixed[l]);
-                m_bar[l] = (h * tanh[l]).fma(j_bar[l], m_bar[l]);
-            }
+    row_dots(j_bar, m, mixed);
+    for (m_bar, j_bar) in m_bar.chunks_exact_mut(w).zip(j_bar.chunks_exact(w)) {
+        for ((m_bar, &j_bar), &tanh) in m_bar.iter_mut().zip(j_bar).zip(tanh) {
+            *m_bar = (h * tanh).fma(j_bar, *m_bar);
         }
-        let (s_bar, u_bar) = (lanes_mut::<T, LANES>(s_bar, at), lanes::<T, LANES>(u_bar, at));
-        for l in 0..LANES {
-            let second = T::ONE - tanh[l] * tanh[l];
-            s_bar[l] = h.fma(tanh[l].fma(u_bar[l], second * mixed[l]), s_bar[l]);
-        }
-    });
+    }
+    for (((s_bar, &tanh), &u_bar), &mixed) in s_bar.iter_mut().zip(tanh).zip(u_bar).zip(mixed.iter()) {
+        *s_bar = h.fma(tanh.fma(u_bar, (T::ONE - tanh * tanh) * mixed), *s_bar);
+    }
 }
 
 /// s̄₀ += τ₀ū₀ + (1 − τ₀²) rowsum(J̄₀A₀ˣ).
 #[inline(always)]
-fn close_row<T: Real>(s_bar: &mut [T], tanh: &[T], pull: &[T], space: &[T]) {
-    let w = s_bar.len();
-    let (u_bar, j_bar) = pull.split_at(w);
-    sweep!(w, |at, LANES| {
-        let mut mixed = [T::ZERO; LANES];
-        for (j_bar, column) in j_bar.chunks_exact(w).zip(space.chunks_exact(w)) {
-            let (j_bar, a) = (lanes::<T, LANES>(j_bar, at), lanes::<T, LANES>(column, at));
-            for l in 0..LANES {
-                mixed[l] = j_bar[l].fma(a[l], mixed[l]);
-            }
-        }
-        let (tanh, u_bar) = (lanes::<T, LANES>(tanh, at), lanes::<T, LANES>(u_bar, at));
-        let s_bar = lanes_mut::<T, LANES>(s_bar, at);
-        for l in 0..LANES {
-            s_bar[l] += tanh[l].fma(u_bar[l], (T::ONE - tanh[l] * tanh[l]) * mixed[l]);
-        }
-    });
+fn close_row<T: Real>(s_bar: &mut [T], tanh: &[T], pull: &[T], space: &[T], mixed: &mut [T]) {
+    let (u_bar, j_bar) = pull.split_at(mixed.len());
+    row_dots(j_bar, space, mixed);
+    for (((s_bar, &tanh), &u_bar), &mixed) in s_bar.iter_mut().zip(tanh).zip(u_bar).zip(mixed.iter()) {
+        *s_bar += tanh.fma(u_bar, (T::ONE - tanh * tanh) * mixed);
+    }
 }
 
 /// With `from` = (s̄₀, τ₀, g₀): Ā₀ᵗ += s̄₀t + δ₀v₀, Ā₀ˣ += s̄₀xᵀ + δ₀vᵀ + τ₀J̄₀, and the record grows by s̄₀.
@@ -449,24 +425,19 @@ fn sum_opening<T: Real>(
     (t, x): (T, &[T]),
     v: &[T],
 ) {
-    let [s_bar, tanh, back] = from;
-    let w = s_bar.len();
+    let w = record.len();
+    let [s_bar, tanh, back] = from.map(|values| &values[..w]);
     let (time, space) = sums.split_at_mut(w);
-    sweep!(w, |at, LANES| {
-        let s_bar = lanes::<T, LANES>(s_bar, at);
-        let (tanh, back) = (lanes::<T, LANES>(tanh, at), lanes::<T, LANES>(back, at));
-        let (record, time) = (lanes_mut::<T, LANES>(record, at), lanes_mut::<T, LANES>(time, at));
-        for l in 0..LANES {
-            record[l] += s_bar[l];
-            time[l] += s_bar[l].fma(t, tanh[l] * back[l] * v[0]);
+    let v_time = v[0];
+    for i in 0..w {
+        record[i] += s_bar[i];
+        time[i] += s_bar[i].fma(t, tanh[i] * back[i] * v_time);
+    }
+    let all = space.chunks_exact_mut(w).zip(pull[w..].chunks_exact(w)).zip(x.iter().zip(&v[1..]));
+    for ((sum, j_bar), (&x, &v)) in all {
+        let (sum, j_bar) = (&mut sum[..w], &j_bar[..w]);
+        for i in 0..w {
+            sum[i] += s_bar[i].fma(x, tanh[i] * back[i].fma(v, j_bar[i]));
         }
-        let points = x.iter().zip(&v[1..]);
-        let all = space.chunks_exact_mut(w).zip(pull[w..].chunks_exact(w)).zip(points);
-        for ((sum, j_bar), (&x, &v)) in all {
-            let (sum, j_bar) = (lanes_mut::<T, LANES>(sum, at), lanes::<T, LANES>(j_bar, at));
-            for l in 0..LANES {
-                sum[l] += s_bar[l].fma(x, tanh[l] * back[l].fma(v, j_bar[l]));
-            }
-        }
-    });
+    }
 }

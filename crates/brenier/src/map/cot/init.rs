@@ -10,7 +10,7 @@ use crate::kernel::Real;
 
 impl<T: Real> CotMap<T> {
     /// A map with random parameters, the same for the same seed: A_i, b_i ~ U(±1/√fan-in), a = 1,
-    /// A ~ U(±√(6/(d + r))), b = c = 0.
+    /// A ~ U(±√(6/(d + r))), b = c = 0; the embedding's E_l, d_l ~ U(±1/√fan-in).
     pub fn initial(shape: CotShape, settings: CotSettings, seed: u64) -> Result<Self> {
         shape.validate()?;
         settings.validate()?;
@@ -23,14 +23,15 @@ impl<T: Real> CotMap<T> {
             }
         };
         for (i, (weight, bias)) in layout.weights.iter().zip(&layout.biases).enumerate() {
-            let fan_in = if i == 0 { layout.inputs } else { shape.width };
+            let fan_in = if i == 0 { layout.inputs } else { layout.shape.width };
             let bound = 1.0 / (fan_in as f64).sqrt();
             draw(&mut parameters[weight.clone()], bound);
             draw(&mut parameters[bias.clone()], bound);
         }
         parameters[layout.head.clone()].fill(T::ONE);
-        let bound = (6.0 / (layout.inputs + shape.rank) as f64).sqrt();
+        let bound = (6.0 / (layout.inputs + layout.shape.rank) as f64).sqrt();
         draw(&mut parameters[layout.quadratic.clone()], bound);
+        layout.embedding.initialise(&mut parameters, draw);
         Ok(Self { layout, parameters, settings })
     }
 }

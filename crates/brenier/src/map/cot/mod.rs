@@ -1,6 +1,6 @@
 //! COT-Flow: z = x(1) of dx/dt = −∇ₓΦ(t, x; y), x(0) = x, with Φ a residual network plus a quadratic.
 //!
-//! With q = (t, x, y), h = 1/L and σ = log(2 cosh),
+//! With q = (t, x, e), e = y or an embedding of it (tanh layers trained with the rest), h = 1/L and σ = log(2 cosh),
 //!
 //! Φ = aᵀu_L + ½‖Aᵀq‖² + bᵀq + c,   u₀ = σ(A₀q + b₀),   u_i = u_{i−1} + hσ(A_i u_{i−1} + b_i),
 //!
@@ -123,7 +123,7 @@ impl<T: Real> CotMap<T> {
 
     /// The potential's sizes.
     pub fn shape(&self) -> CotShape {
-        self.layout.shape
+        self.layout.shape.clone()
     }
 
     /// How the flow is integrated.

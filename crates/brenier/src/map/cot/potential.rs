@@ -7,14 +7,14 @@
 //! - backwards, g_i = ∂(aᵀu_L)/∂u_i: g_L = a, g_{i−1} = g_i + A_iᵀδ_i with δ_i = hτ_i ⊙ g_i and δ₀ = τ₀ ⊙ g₀;
 //! - ∇Φ = A₀ᵀδ₀ + AAᵀq + b,   ΔₓΦ = Σ_i d_iᵀ rowsum(M_i²) + ‖Aˣ‖²_F,  d₀ = g₀ ⊙ (1 − τ₀²), d_i = h g_i ⊙ (1 − τ_i²).
 //!
-//! Only p = (t, x) moves along a trajectory, so y enters through A₀ʸy + b₀ and κ = AᵗˣAʸᵀy + bᵗˣ alone, computed
+//! Only p = (t, x) moves along a trajectory, so y, or its embedding e, enters through A₀ʸe + b₀ and κ = AᵗˣAʸᵀe + bᵗˣ alone, computed
 //! once per observation; ∂Φ/∂p = (A₀ᵗˣ)ᵀδ₀ + Qp + κ with Q = Aᵗˣ(Aᵗˣ)ᵀ.
 
-use faer::Accum;
+use faer::{Accum, MatRef};
 
 use super::CotMap;
 use crate::kernel::{
-    Real, axpy, columns, columns_mut, dot, fold, lanes, lanes_mut, log_cosh, product, sweep, vectorised,
+    Real, axpy, axpy_columns, columns, columns_mut, dot, fold, log_cosh, product, row_dots, vectorised,
 };
 use crate::map::batch::Contexts;
 
@@ -152,27 +152,32 @@ impl<T: Real> CotMap<T> {
         }
     }
 
-    /// The records (A₀ʸy + b₀, ρ = Aʸᵀy, κ = Aᵗˣρ + bᵗˣ) of `count` observations y.
+    /// The records (A₀ʸe + b₀, ρ = Aʸᵀe, κ = Aᵗˣρ + bᵗˣ) of `count` observations y, embedded here.
     pub(super) fn contexts(&self, y: &[T], records: &mut [T], count: usize) {
-        let (n, m, w, r) = (
-            self.layout.shape.target,
-            self.layout.shape.given,
-            self.layout.shape.width,
-            self.layout.shape.rank,
-        );
-        let (stride, d) = (self.layout.record, self.layout.inputs);
+        let (m, embedding) = (self.layout.shape.given, &self.layout.embedding);
+        if embedding.is_empty() {
+            return self.contexts_of(columns(y, m, count, m), records, count);
+        }
+        let mut values = vec![T::ZERO; embedding.stride() * count];
+        embedding.forward(&self.parameters, y, &mut values, count);
+        self.contexts_of(embedding.output(&values, count), records, count);
+    }
+
+    /// As [`contexts`](Self::contexts), of the columns e.
+    pub(super) fn contexts_of(&self, e: MatRef<'_, T>, records: &mut [T], count: usize) {
+        let (n, w, r) = (self.layout.shape.target, self.layout.shape.width, self.layout.shape.rank);
+        let (features, stride, d) = (self.layout.features, self.layout.record, self.layout.inputs);
         let kappa = self.layout.kappa();
         let quadratic = &self.parameters[self.layout.quadratic.clone()];
-        if m == 0 {
+        if features == 0 {
             records[..count * stride].fill(T::ZERO);
         } else {
             let opening = &self.parameters[self.layout.weights[0].clone()];
-            let y = columns(y, m, count, m);
             let all = columns_mut(records, stride, count, stride);
-            let (features, mut rest) = all.split_at_row_mut(w);
-            product(features, Accum::Replace, columns(&opening[w * (n + 1)..], w, m, w), y);
-            let given = columns(&quadratic[n + 1..], m, r, d);
-            product(rest.as_mut().subrows_mut(0, r), Accum::Replace, given.transpose(), y);
+            let (still, mut rest) = all.split_at_row_mut(w);
+            product(still, Accum::Replace, columns(&opening[w * (n + 1)..], w, features, w), e);
+            let given = columns(&quadratic[n + 1..], features, r, d);
+            product(rest.as_mut().subrows_mut(0, r), Accum::Replace, given.transpose(), e);
             let (rho, kappa) = rest.split_at_row_mut(r);
             product(kappa, Accum::Replace, columns(quadratic, n + 1, r, d), rho.as_ref());
         }
@@ -261,7 +266,7 @@ impl<T: Real> CotMap<T> {
                         let (tanh, jacobian) = turn[b * span..(b + 1) * span].split_at_mut(w);
                         if i == top {
                             for (s, &bias) in tanh.iter_mut().zip(bias) {
-                                *s = log_cosh(*s + bias).1;
+                                *s = (*s + bias).tanh_vec();
                             }
                             laplacian[b] = T::ZERO;
                         }
@@ -316,7 +321,8 @@ impl<T: Real> CotMap<T> {
         );
     }
 
-    /// Φ(t, x; y), its gradient in q = (t, x, y) and ΔₓΦ of every row: plain, for inspection.
+    /// Φ(t, x; y), its gradient in q = (t, x, e) and ΔₓΦ of every row: plain, for inspection. Without an embedding
+    /// e is y.
     pub fn potential(&self, t: T, x: &[T], y: &[T]) -> crate::Result<(Vec<T>, Vec<T>, Vec<T>)> {
         let rows = self.check_batch(x, y)?;
         let (n, m, w) = (self.layout.shape.target, self.layout.shape.given, self.layout.shape.width);
@@ -324,7 +330,11 @@ impl<T: Real> CotMap<T> {
         let mut stage = Stage::new(self, rows, Wanted::Laplacian);
         let mut scratch = Scratch::new(self, rows, Wanted::Laplacian);
         let mut records = vec![T::ZERO; self.layout.record * rows];
-        self.contexts(y, &mut records, rows);
+        let embedding = &self.layout.embedding;
+        let mut values = vec![T::ZERO; embedding.stride() * rows];
+        embedding.forward(&self.parameters, y, &mut values, rows);
+        let e = if embedding.is_empty() { columns(y, m, rows, m) } else { embedding.output(&values, rows) };
+        self.contexts_of(e, &mut records, rows);
         let contexts = Contexts { records: &records, stride: self.layout.record, index: None };
         self.evaluate(&self.frame(), &mut stage, &mut scratch, contexts, t, x, rows);
         let of = |range: &std::ops::Range<usize>| &self.parameters[range.clone()];
@@ -333,7 +343,7 @@ impl<T: Real> CotMap<T> {
         for b in 0..rows {
             let q: Vec<T> = std::iter::once(t)
                 .chain(x[b * n..(b + 1) * n].iter().copied())
-                .chain(y[b * m..(b + 1) * m].iter().copied())
+                .chain((0..self.layout.features).map(|j| e[(j, b)]))
                 .collect();
             for i in 0..=top {
                 let input = if i == 0 { &q } else { &u };
@@ -374,20 +384,10 @@ fn open_row<T: Real>(block: &mut [T], tanh: &mut [T], opening: &[T], c: &[T], t:
     let w = tanh.len();
     let (u, jacobian) = block.split_at_mut(w);
     let (time, space) = opening.split_at(w);
-    sweep!(w, |at, LANES| {
-        let mut s = *lanes::<T, LANES>(c, at);
-        let time = lanes::<T, LANES>(time, at);
-        for l in 0..LANES {
-            s[l] = time[l].fma(t, s[l]);
-        }
-        for (j, &x) in x.iter().enumerate() {
-            let column = lanes::<T, LANES>(space, j * w + at);
-            for l in 0..LANES {
-                s[l] = column[l].fma(x, s[l]);
-            }
-        }
-        *lanes_mut(u, at) = s;
-    });
+    for ((u, &c), &a) in u.iter_mut().zip(c).zip(time) {
+        *u = a.fma(t, c);
+    }
+    axpy_columns(x, space, u);
     for (u, tanh) in u.iter_mut().zip(tanh.iter_mut()) {
         (*u, *tanh) = log_cosh(*u);
     }
@@ -431,36 +431,32 @@ pub(super) fn residual_jacobian<T: Real>(jacobian: &mut [T], below: &[T], turn: 
 /// δ = hτ ⊙ g, and, where there is a Jacobian M, Σ_j g_j (1 − τ_j²) rowsum(M²)_j.
 #[inline(always)]
 fn turn_row<T: Real>(delta: &mut [T], tanh: &[T], jacobian: &[T], back: &[T], h: T) -> T {
-    let w = delta.len();
-    let mut sums = [T::ZERO; 16];
-    sweep!(w, |at, LANES| {
-        let (tanh, back) = (lanes::<T, LANES>(tanh, at), lanes::<T, LANES>(back, at));
-        let mut squares = [T::ZERO; LANES];
-        for column in jacobian.chunks_exact(w) {
-            let m = lanes::<T, LANES>(column, at);
-            for l in 0..LANES {
-                squares[l] = m[l].fma(m[l], squares[l]);
-            }
-        }
-        let delta = lanes_mut::<T, LANES>(delta, at);
-        for l in 0..LANES {
-            sums[l] = (squares[l] * back[l]).fma(T::ONE - tanh[l] * tanh[l], sums[l]);
-            delta[l] = h * tanh[l] * back[l];
-        }
-    });
-    fold(sums)
+    let mut curvature = T::ZERO;
+    if !jacobian.is_empty() {
+        // δ's room holds rowsum(M²) until δ is formed.
+        row_dots(jacobian, jacobian, delta);
+        curvature = bend(delta, tanh, back);
+    }
+    for ((delta, &tanh), &back) in delta.iter_mut().zip(tanh).zip(back) {
+        *delta = h * tanh * back;
+    }
+    curvature
 }
 
 /// Σ_j squares_j (1 − τ_j²) g_j.
 #[inline(always)]
 fn bend<T: Real>(squares: &[T], tanh: &[T], back: &[T]) -> T {
-    let mut sums = [T::ZERO; 16];
-    sweep!(squares.len(), |at, LANES| {
-        let (s, t, g) =
-            (lanes::<T, LANES>(squares, at), lanes::<T, LANES>(tanh, at), lanes::<T, LANES>(back, at));
-        for l in 0..LANES {
-            sums[l] = (s[l] * g[l]).fma(T::ONE - t[l] * t[l], sums[l]);
+    const LANES: usize = 16;
+    let mut sums = [T::ZERO; LANES];
+    let mut tail = T::ZERO;
+    let (s, t, g) = (squares.chunks_exact(LANES), tanh.chunks_exact(LANES), back.chunks_exact(LANES));
+    for ((&s, &t), &g) in s.remainder().iter().zip(t.remainder()).zip(g.remainder()) {
+        tail += s * (T::ONE - t * t) * g;
+    }
+    for ((s, t), g) in s.zip(t).zip(g) {
+        for i in 0..LANES {
+            sums[i] = (s[i] * g[i]).fma(T::ONE - t[i] * t[i], sums[i]);
         }
-    });
-    fold(sums)
+    }
+    fold(sums) + tail
 }

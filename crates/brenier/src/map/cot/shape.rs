@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use crate::map::embed::Embedding;
 use crate::map::{Constraint, TensorSpec};
 use crate::{Error, Result};
 
@@ -11,7 +12,7 @@ use crate::{Error, Result};
 pub(super) const BOX: Constraint = Constraint::Within(1.5);
 
 /// The sizes of the potential Φ(t, x; y).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CotShape {
     /// n, the number of target columns x.
@@ -24,6 +25,10 @@ pub struct CotShape {
     pub depth: usize,
     /// r, the rank of the quadratic term.
     pub rank: usize,
+    /// Widths of the tanh network y ↦ e, trained with the potential, which then reads e in place of y: every layer
+    /// but the last ends in tanh. Empty: no embedding, e = y.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub embedding: Vec<usize>,
 }
 
 /// Largest number of parameters we are willing to hold (4 GiB in single precision).
@@ -33,7 +38,19 @@ impl CotShape {
     /// A shape with the paper's rank, min(10, n + m + 1).
     pub fn new(target: usize, given: usize, width: usize, depth: usize) -> Self {
         let rank = target.saturating_add(given).saturating_add(1).min(10);
-        Self { target, given, width, depth, rank }
+        Self { target, given, width, depth, rank, embedding: Vec::new() }
+    }
+
+    /// The same with y embedded by layers of the given widths, and the quadratic term's rank to match.
+    pub fn with_embedding(mut self, widths: Vec<usize>) -> Self {
+        self.embedding = widths;
+        self.rank = self.target.saturating_add(self.features()).saturating_add(1).min(10);
+        self
+    }
+
+    /// The length of e, or of y where there is no embedding.
+    pub fn features(&self) -> usize {
+        self.embedding.last().copied().unwrap_or(self.given)
     }
 
     /// Checks every size, and that the parameters fit in memory.
@@ -49,25 +66,33 @@ impl CotShape {
                 return Err(Error::setting(name, format!("must be at least {least}")));
             }
         }
-        let largest = [self.target, self.given, self.width, self.rank].into_iter().max().unwrap_or(0);
+        if self.given == 0 && !self.embedding.is_empty() {
+            return Err(Error::setting("embedding", "there is no given column to embed; leave it out"));
+        }
+        if self.embedding.contains(&0) {
+            return Err(Error::setting("embedding", "every width must be at least 1"));
+        }
+        let sizes = [self.target, self.given, self.width, self.rank];
+        let largest = sizes.iter().chain(&self.embedding).copied().max().unwrap_or(0);
         let too_large = || Error::setting("width", "the network would have more than 2^30 parameters");
-        if largest as u128 > MOST_PARAMETERS || self.depth > 1000 {
+        if largest as u128 > MOST_PARAMETERS || self.depth > 1000 || self.embedding.len() > 1000 {
             return Err(too_large());
         }
         let (w, r, depth) = (self.width as u128, self.rank as u128, self.depth as u128);
-        let d = self.target as u128 + self.given as u128 + 1;
-        if w * (d + 2) + (depth - 1) * w * (w + 1) + d * (r + 1) + 1 > MOST_PARAMETERS {
+        let d = self.target as u128 + self.features() as u128 + 1;
+        let embedding = Embedding::count(self.given, &self.embedding);
+        if w * (d + 2) + (depth - 1) * w * (w + 1) + d * (r + 1) + 1 + embedding > MOST_PARAMETERS {
             return Err(too_large());
         }
         if r > d {
-            return Err(Error::setting("rank", format!("{r} is more than the {d} inputs (t, x, y)")));
+            return Err(Error::setting("rank", format!("{r} is more than the {d} inputs of the potential")));
         }
         Ok(())
     }
 
     /// The number of parameters, dead ones (c and the y part of b) included.
     pub fn parameters(&self) -> usize {
-        Layout::new(*self).parameters
+        Layout::new(self.clone()).parameters
     }
 }
 
@@ -77,7 +102,9 @@ pub(crate) struct Layout {
     pub shape: CotShape,
     /// L, the number of residual layers.
     pub residual: usize,
-    /// d = n + m + 1, the length of q = (t, x, y).
+    /// The length of e = e(y), or m where there is no embedding.
+    pub features: usize,
+    /// d = n + features + 1, the length of q = (t, x, e).
     pub inputs: usize,
     /// A₀ (w × d), A₁, …, A_L (w × w).
     pub weights: Vec<Range<usize>>,
@@ -91,15 +118,18 @@ pub(crate) struct Layout {
     pub linear: Range<usize>,
     /// c.
     pub constant: Range<usize>,
+    /// y ↦ e.
+    pub embedding: Embedding,
     pub parameters: usize,
-    /// Length of one observation's record: (A₀ʸy + b₀, ρ = Aʸᵀy, κ = Aᵗˣρ + bᵗˣ).
+    /// Length of one observation's record: (A₀ʸe + b₀, ρ = Aʸᵀe, κ = Aᵗˣρ + bᵗˣ).
     pub record: usize,
 }
 
 impl Layout {
     pub(crate) fn new(shape: CotShape) -> Self {
-        let CotShape { target: n, given: m, width: w, depth, rank } = shape;
-        let inputs = n + m + 1;
+        let CotShape { target: n, given: m, width: w, depth, rank, .. } = shape;
+        let features = shape.features();
+        let inputs = n + features + 1;
         let mut next = 0;
         let mut take = |length: usize| {
             let range = next..next + length;
@@ -112,9 +142,11 @@ impl Layout {
             biases.push(take(w));
         }
         let (head, quadratic, linear, constant) = (take(w), take(inputs * rank), take(inputs), take(1));
+        let embedding = Embedding::new(m, &shape.embedding, next);
         Self {
             shape,
             residual: depth - 1,
+            features,
             inputs,
             weights,
             biases,
@@ -122,7 +154,8 @@ impl Layout {
             quadratic,
             linear,
             constant,
-            parameters: next,
+            parameters: embedding.end().unwrap_or(next),
+            embedding,
             record: w + rank + n + 1,
         }
     }
@@ -165,6 +198,7 @@ impl Layout {
         specs.push(matrix("A".into(), d, self.shape.rank, &self.quadratic, Constraint::Free));
         specs.push(vector("b".into(), &self.linear, Constraint::Free));
         specs.push(vector("c".into(), &self.constant, Constraint::Free));
+        specs.extend(self.embedding.tensors());
         specs
     }
 }

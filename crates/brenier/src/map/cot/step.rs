@@ -14,6 +14,7 @@ use super::shape::BOX;
 use crate::Result;
 use crate::kernel::{Real, columns, columns_mut, product};
 use crate::map::batch::{Contexts, sum_into};
+use crate::map::embed::EmbeddingPart;
 use crate::map::{Block, Constraint, Trainable};
 
 /// Entries of a gradient block: small enough to stay in a core's cache with its optimiser state.
@@ -27,6 +28,9 @@ pub struct CotWorkspace<T> {
     x: Vec<T>,
     y: Vec<T>,
     frame: Frame<T>,
+    /// The embedding's values of every row, and their adjoints.
+    embedded: Vec<T>,
+    embedded_bars: Vec<T>,
     /// Records of the batch's observations.
     records: Vec<T>,
     /// Their adjoints.
@@ -61,6 +65,8 @@ enum Part {
     Linear,
     /// c, which no derivative of Φ contains.
     Constant,
+    /// A part of the embedding.
+    Embedding(EmbeddingPart),
 }
 
 /// Rows of a shard: depends on the batch alone, so that the number of threads changes no bit.
@@ -80,7 +86,7 @@ fn put_back<R>(pool: &Mutex<Vec<R>>, item: R) {
 
 impl<T: Real> CotMap<T> {
     fn parts(&self) -> (Vec<Block>, Vec<Part>) {
-        let (n, m, w) = (self.layout.shape.target, self.layout.shape.given, self.layout.shape.width);
+        let (n, m, w) = (self.layout.shape.target, self.layout.features, self.layout.shape.width);
         let (mut blocks, mut parts) = (Vec::new(), Vec::new());
         let mut push = |range: Range<usize>, part: Part, constraint: Constraint, decays: bool| {
             blocks.push(Block { range, rate: 1.0, constraint, decays });
@@ -108,13 +114,16 @@ impl<T: Real> CotMap<T> {
         push(self.layout.quadratic.clone(), Part::Quadratic, Constraint::Free, true);
         push(self.layout.linear.clone(), Part::Linear, Constraint::Free, false);
         push(self.layout.constant.clone(), Part::Constant, Constraint::Free, false);
+        for (range, part, is_weight) in self.layout.embedding.parts(BLOCK_ENTRIES) {
+            push(range, Part::Embedding(part), Constraint::Free, is_weight);
+        }
         (blocks, parts)
     }
 
     /// Runs the loaded batch shard by shard: the objective with its adjoints, or the mean NLL alone.
     fn run(&self, workspace: &mut CotWorkspace<T>, with_adjoints: bool) -> Result<f64> {
-        let CotWorkspace { rows, shard_rows, x, y, frame, records, adjoints, shards, tracks, kept, .. } =
-            workspace;
+        let CotWorkspace { rows, shard_rows, x, y, frame, shards, tracks, kept, .. } = workspace;
+        let CotWorkspace { embedded, embedded_bars, records, adjoints, .. } = workspace;
         let (rows, shard_rows, kept, tracks) = (*rows, *shard_rows, *kept, &*tracks);
         let (n, m, stride) = (self.layout.shape.target, self.layout.shape.given, self.layout.record);
         let used = rows.div_ceil(shard_rows);
@@ -126,19 +135,29 @@ impl<T: Real> CotMap<T> {
         let steps = if with_adjoints { self.settings.time_steps } else { self.settings.evaluation_steps };
         let journey = Journey::to_reference(steps);
         self.refresh(frame);
-        let frame = &*frame;
+        let (frame, embedding) = (&*frame, &self.layout.embedding);
+        // Without an embedding a shard still gets its (unused) number, so that the iterators go in step.
+        let width = shard_rows * embedding.stride().max(1);
+        let (values, bars) = (embedded.par_chunks_mut(width), embedded_bars.par_chunks_mut(width));
         shards[..used]
             .par_iter_mut()
             .zip(records.par_chunks_mut(shard_rows * stride))
             .zip(adjoints.par_chunks_mut(shard_rows * stride))
+            .zip(values.zip(bars))
             .enumerate()
-            .for_each(|(index, ((shard, records), adjoints))| {
+            .for_each(|(index, (((shard, records), adjoints), (values, bars)))| {
                 let mut track =
                     take(tracks).unwrap_or_else(|| Track::new(self, shard_rows, Wanted::Adjoint, kept));
                 let first = index * shard_rows;
                 let count = shard_rows.min(rows - first);
                 shard.x[..count * n].copy_from_slice(&x[first * n..(first + count) * n]);
-                self.contexts(&y[first * m..(first + count) * m], records, count);
+                let y = &y[first * m..(first + count) * m];
+                if embedding.is_empty() {
+                    self.contexts_of(columns(y, m, count, m), records, count);
+                } else {
+                    embedding.forward(&self.parameters, y, values, count);
+                    self.contexts_of(embedding.output(values, count), records, count);
+                }
                 let contexts = Contexts { records, stride, index: None };
                 self.integrate(frame, &mut track, shard, contexts, count, journey, with_adjoints);
                 shard.loss = (0..count).map(|b| shard.row_loss(b, n)).sum();
@@ -149,6 +168,10 @@ impl<T: Real> CotMap<T> {
                     self.pull_back(frame, &mut track, shard, contexts, count, journey, objective, adjoints);
                     let sums = shard.sums.as_mut().expect("a shard that sums adjoints");
                     self.close_parameters(sums, adjoints, count);
+                    if !embedding.is_empty() {
+                        self.pull_features(embedding.output_mut(bars, count), adjoints, count);
+                        embedding.backward(&self.parameters, values, bars, count);
+                    }
                 }
                 put_back(tracks, track);
             });
@@ -179,7 +202,7 @@ impl<T: Real> Trainable<T> for CotMap<T> {
     type Workspace = CotWorkspace<T>;
 
     fn workspace(&self, rows: usize) -> CotWorkspace<T> {
-        let shape = self.layout.shape;
+        let shape = &self.layout.shape;
         let shard_rows = shard_rows(rows);
         let count = rows.div_ceil(shard_rows);
         let (blocks, parts) = self.parts();
@@ -193,6 +216,8 @@ impl<T: Real> Trainable<T> for CotMap<T> {
             x: vec![T::ZERO; rows * shape.target],
             y: vec![T::ZERO; rows * shape.given],
             frame: self.frame(),
+            embedded: vec![T::ZERO; count * shard_rows * self.layout.embedding.stride().max(1)],
+            embedded_bars: vec![T::ZERO; count * shard_rows * self.layout.embedding.stride().max(1)],
             records: vec![T::ZERO; count * shard_rows * self.layout.record],
             adjoints: vec![T::ZERO; count * shard_rows * self.layout.record],
             shards: (0..count).map(|_| Shard::with_sums(self, shard_rows)).collect(),
@@ -205,7 +230,7 @@ impl<T: Real> Trainable<T> for CotMap<T> {
 
     fn load<'a>(&self, workspace: &'a mut CotWorkspace<T>, rows: usize) -> (&'a mut [T], &'a mut [T]) {
         workspace.rows = rows;
-        let shape = self.layout.shape;
+        let shape = &self.layout.shape;
         (&mut workspace.x[..rows * shape.target], &mut workspace.y[..rows * shape.given])
     }
 
@@ -224,21 +249,22 @@ impl<T: Real> Trainable<T> for CotMap<T> {
     }
 
     fn block_gradient(&self, workspace: &CotWorkspace<T>, index: usize, gradient: &mut [T]) {
-        let CotWorkspace { rows, y, records, adjoints, .. } = workspace;
+        let CotWorkspace { rows, y, embedded, embedded_bars, records, adjoints, .. } = workspace;
         let (rows, stride) = (*rows, self.layout.record);
-        let (n, m, w, r) = (
-            self.layout.shape.target,
-            self.layout.shape.given,
-            self.layout.shape.width,
-            self.layout.shape.rank,
-        );
+        let (n, w, r) = (self.layout.shape.target, self.layout.shape.width, self.layout.shape.rank);
+        let (embedding, features, given) =
+            (&self.layout.embedding, self.layout.features, self.layout.shape.given);
+        let e = || match embedding.is_empty() {
+            true => columns(y, given, rows, given),
+            false => embedding.output(embedded, rows),
+        };
         let (rho, kappa) = (self.layout.rho(), self.layout.kappa());
         match &workspace.parts[index] {
             Part::Opening => sum_into(gradient, workspace.sums(|sums| &sums.weights[0])),
             Part::Given { cols } => {
-                let y = columns(y, m, rows, m).subrows(cols.start, cols.len());
+                let e = e().subrows(cols.start, cols.len());
                 let dst = columns_mut(gradient, w, cols.len(), w);
-                product(dst, Accum::Replace, columns(adjoints, w, rows, stride), y.transpose());
+                product(dst, Accum::Replace, columns(adjoints, w, rows, stride), e.transpose());
             }
             Part::OpeningBias => {
                 sum_into(gradient, adjoints.chunks_exact(stride).take(rows).map(|record| &record[..w]));
@@ -261,10 +287,10 @@ impl<T: Real> Trainable<T> for CotMap<T> {
                         }
                     }
                 }
-                if m > 0 {
+                if features > 0 {
                     let still = columns(&adjoints[rho.start..], r, rows, stride);
-                    let dst = columns_mut(&mut gradient[n + 1..], m, r, d);
-                    product(dst, Accum::Replace, columns(y, m, rows, m), still.transpose());
+                    let dst = columns_mut(&mut gradient[n + 1..], features, r, d);
+                    product(dst, Accum::Replace, e(), still.transpose());
                 }
             }
             Part::Linear => {
@@ -276,6 +302,7 @@ impl<T: Real> Trainable<T> for CotMap<T> {
                 still.fill(T::ZERO);
             }
             Part::Constant => gradient.fill(T::ZERO),
+            Part::Embedding(part) => embedding.gradient(part, y, embedded, embedded_bars, rows, gradient),
         }
     }
 

@@ -25,10 +25,13 @@ fn settings(steps: usize) -> CotSettings {
     }
 }
 
-/// Random parameters everywhere, b and c included.
 fn example(target: usize, given: usize, width: usize, depth: usize, steps: usize) -> CotMap<f64> {
-    let mut map =
-        CotMap::<f64>::initial(CotShape::new(target, given, width, depth), settings(steps), 7).unwrap();
+    example_of(CotShape::new(target, given, width, depth), steps)
+}
+
+/// Random parameters everywhere, b and c included.
+fn example_of(shape: CotShape, steps: usize) -> CotMap<f64> {
+    let mut map = CotMap::<f64>::initial(shape, settings(steps), 7).unwrap();
     let noise = normals(map.parameters().len(), 0.15, 8);
     for (parameter, noise) in map.parameters_mut().iter_mut().zip(noise) {
         *parameter = 0.6 * *parameter + noise;
@@ -71,8 +74,16 @@ fn remainder_slopes(value: f64, slope: f64, along: impl Fn(f64) -> f64) -> [f64;
 
 #[test]
 fn taylor_remainders_of_the_objective_are_quadratic() {
-    for (target, given, depth) in [(2, 3, 2), (3, 2, 3), (1, 4, 4), (2, 0, 3)] {
-        let map = example(target, given, 11, depth, 3);
+    let none: &[usize] = &[];
+    for (target, given, depth, embedding) in [
+        (2, 3, 2, none),
+        (3, 2, 3, none),
+        (1, 4, 4, none),
+        (2, 0, 3, none),
+        (2, 7, 2, &[5, 6, 3]),
+        (2, 3, 3, &[4]),
+    ] {
+        let map = example_of(CotShape::new(target, given, 11, depth).with_embedding(embedding.to_vec()), 3);
         let rows = 19;
         let (x, y) = (normals(rows * target, 1.0, 1), normals(rows * given, 1.0, 2));
         let (value, theta, x_bar) = gradients(&map, &x, &y);
@@ -147,9 +158,14 @@ fn kept_and_recomputed_activations_give_the_same_bits() {
 
 #[test]
 fn single_precision_follows_double() {
-    let map = example(4, 5, 40, 3, 8);
+    for embedding in [vec![], vec![20, 9, 6]] {
+        single_follows_double(&example_of(CotShape::new(4, 5, 40, 3).with_embedding(embedding), 8));
+    }
+}
+
+fn single_follows_double(map: &CotMap<f64>) {
     let (x, y) = (normals(50 * 4, 1.0, 1), normals(50 * 5, 1.0, 2));
-    let (value, theta, _) = gradients(&map, &x, &y);
+    let (value, theta, _) = gradients(map, &x, &y);
     let single = map.cast::<f32>();
     let mut workspace = single.workspace(50);
     let (batch_x, batch_y) = single.load(&mut workspace, 50);
@@ -285,10 +301,16 @@ fn log_density_gradient_agrees_with_differences() {
 
 #[test]
 fn training_gives_the_same_bits_for_any_number_of_threads() {
+    for embedding in [vec![], vec![9, 8, 5]] {
+        same_bits_for_any_number_of_threads(CotShape::new(3, 4, 33, 3).with_embedding(embedding));
+    }
+}
+
+fn same_bits_for_any_number_of_threads(shape: CotShape) {
     let train = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
-            let mut map = CotMap::<f32>::initial(CotShape::new(3, 4, 33, 3), settings(3), 5).unwrap();
+            let mut map = CotMap::<f32>::initial(shape.clone(), settings(3), 5).unwrap();
             let mut workspace = map.workspace(90);
             let mut adam = Adam::new(map.parameters().len(), AdamSettings::default());
             let mut losses = Vec::new();
@@ -340,8 +362,9 @@ fn network_weights_stay_in_their_box_and_training_learns() {
 
 #[test]
 fn blocks_tile_the_parameter_vector() {
-    for (given, width) in [(0, 5), (700, 130)] {
-        let map = CotMap::<f32>::initial(CotShape::new(2, given, width, 3), settings(1), 0).unwrap();
+    for (given, width, embedding) in [(0, 5, vec![]), (700, 130, vec![]), (700, 13, vec![140, 30, 7])] {
+        let shape = CotShape::new(2, given, width, 3).with_embedding(embedding);
+        let map = CotMap::<f32>::initial(shape, settings(1), 0).unwrap();
         let workspace = map.workspace(3);
         let mut next = 0;
         for block in map.blocks(&workspace) {
@@ -359,15 +382,19 @@ fn shapes_and_settings_out_of_range_are_refused() {
     good.validate().unwrap();
     assert_eq!((good.rank, CotShape::new(4, 9, 8, 2).rank), (6, 10));
     for bad in [
-        CotShape { target: 0, ..good },
-        CotShape { width: 0, ..good },
-        CotShape { depth: 1, ..good },
-        CotShape { depth: usize::MAX, ..good },
-        CotShape { rank: 0, ..good },
-        CotShape { rank: 7, ..good },
-        CotShape { width: 1 << 16, ..good },
-        CotShape { given: usize::MAX, ..good },
+        CotShape { target: 0, ..good.clone() },
+        CotShape { width: 0, ..good.clone() },
+        CotShape { depth: 1, ..good.clone() },
+        CotShape { depth: usize::MAX, ..good.clone() },
+        CotShape { rank: 0, ..good.clone() },
+        CotShape { rank: 7, ..good.clone() },
+        CotShape { width: 1 << 16, ..good.clone() },
+        CotShape { given: usize::MAX, ..good.clone() },
         CotShape::new(usize::MAX, usize::MAX, usize::MAX, 2),
+        CotShape::new(2, 0, 8, 2).with_embedding(vec![4, 3]),
+        good.clone().with_embedding(vec![4, 0]),
+        good.clone().with_embedding(vec![1 << 20, 1 << 20]),
+        good.clone().with_embedding(vec![usize::MAX]),
     ] {
         assert!(bad.validate().is_err(), "{bad:?}");
     }
@@ -378,7 +405,7 @@ fn shapes_and_settings_out_of_range_are_refused() {
         CotSettings { alpha_hjb: -1.0, ..fine },
         CotSettings { alpha_transport: f64::NAN, ..fine },
     ] {
-        assert!(CotMap::<f64>::initial(good, bad, 0).is_err(), "{bad:?}");
+        assert!(CotMap::<f64>::initial(good.clone(), bad, 0).is_err(), "{bad:?}");
     }
     let map = example(2, 3, 8, 2, 2);
     assert!(map.forward(&[0.0; 3], &[0.0; 3], &mut [0.0; 3], &mut [0.0]).is_err());
@@ -386,4 +413,63 @@ fn shapes_and_settings_out_of_range_are_refused() {
     assert!(map.sample(&[0.0; 2], &[0.0; 3], &[1], 4).is_err());
     let error = map.forward(&[0.0, 0.0, 0.0, f64::NAN], &[0.0; 6], &mut [0.0; 4], &mut [0.0; 2]).unwrap_err();
     assert!(error.to_string().starts_with("row 2:"), "{error}");
+}
+
+/// e of one row by the formula, from the tensors by name.
+fn embed(map: &CotMap<f64>, y: &[f64], layers: usize) -> Vec<f64> {
+    let tensors = map.tensors();
+    let values = |name: String| -> Vec<f64> {
+        let spec = tensors.iter().find(|spec| spec.name == name).unwrap();
+        spec.indices().map(|index| map.parameters()[index]).collect()
+    };
+    let mut a = y.to_vec();
+    for l in 1..=layers {
+        let (weight, bias) = (values(format!("E{l}")), values(format!("d{l}")));
+        let s = weight.chunks_exact(a.len()).zip(bias).map(|(row, bias)| {
+            let s = row.iter().zip(&a).map(|(e, a)| e * a).sum::<f64>() + bias;
+            if l < layers { s.tanh() } else { s }
+        });
+        a = s.collect();
+    }
+    a
+}
+
+#[test]
+fn an_embedded_flow_is_the_flow_of_its_embedding() {
+    let shape = CotShape::new(3, 8, 12, 2).with_embedding(vec![7, 6, 4]);
+    let map = example_of(shape.clone(), 5);
+    assert_eq!((shape.features(), map.given_dim()), (4, 8));
+    let plain = CotShape { given: 4, embedding: Vec::new(), ..shape };
+    let parameters = map.parameters()[..plain.parameters()].to_vec();
+    let plain = CotMap::from_parameters(plain, map.settings(), parameters).unwrap();
+    let rows = 70;
+    let (x, y) = (normals(rows * 3, 1.0, 1), normals(rows * 8, 1.0, 2));
+    let e: Vec<f64> = y.chunks_exact(8).flat_map(|y| embed(&map, y, 3)).collect();
+    let forward = |map: &CotMap<f64>, given: &[f64]| {
+        let (mut z, mut log_det) = (vec![0.0; x.len()], vec![0.0; rows]);
+        map.forward(&x, given, &mut z, &mut log_det).unwrap();
+        z.extend(log_det);
+        z
+    };
+    let observation: Vec<u32> = (0..rows as u32).collect();
+    let pairs = [
+        (forward(&map, &y), forward(&plain, &e)),
+        (map.draw(&x, &y, &observation, 5).unwrap(), plain.draw(&x, &e, &observation, 5).unwrap()),
+        (map.potential(0.3, &x, &y).unwrap().1, plain.potential(0.3, &x, &e).unwrap().1),
+    ];
+    for (got, expected) in pairs {
+        assert_eq!(got.len(), expected.len());
+        assert!(got.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-12 * b.abs().max(1.0)));
+    }
+}
+
+#[test]
+fn shapes_without_an_embedding_read_and_write_as_before() {
+    let text = r#"{"target":2,"given":3,"width":8,"depth":2,"rank":6}"#;
+    let shape: CotShape = serde_json::from_str(text).unwrap();
+    assert_eq!(shape, CotShape::new(2, 3, 8, 2));
+    assert_eq!(serde_json::to_string(&shape).unwrap(), text);
+    let embedded = shape.with_embedding(vec![5, 4]);
+    let again: CotShape = serde_json::from_str(&serde_json::to_string(&embedded).unwrap()).unwrap();
+    assert_eq!(again, embedded);
 }
