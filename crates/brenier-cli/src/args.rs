@@ -391,6 +391,9 @@ pub(crate) struct SettingFlags {
     /// PCP-Map: network where nothing is given, as in the first block of --joint [default: full]
     #[arg(long, help_heading = "Map", value_parser = one_of::<Convexity>(&["full", "augmented", "partial"]))]
     unconditional: Option<Convexity>,
+    /// COT-Flow: widths of a tanh network that embeds the given columns, as in 128,128,64 [default: none]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', help_heading = "Map")]
+    embedding: Option<Vec<usize>>,
     /// COT-Flow: Runge-Kutta steps from data to reference while training [default: 8]
     #[arg(long, value_name = "N", help_heading = "Map")]
     time_steps: Option<usize>,
@@ -479,6 +482,7 @@ impl SettingFlags {
         set(&mut network.output, self.output_activation);
         set(&mut network.initialisation, self.initialisation);
         fill(&mut network.unconditional, self.unconditional);
+        set(&mut network.embedding, self.embedding);
         let flow = &mut settings.flow;
         set(&mut flow.time_steps, self.time_steps);
         set(&mut flow.evaluation_steps, self.evaluation_steps);

@@ -27,6 +27,9 @@ pub struct NetworkSettings {
     pub context_width: Option<usize>,
     /// Number of hidden layers.
     pub depth: Option<usize>,
+    /// COT-Flow: widths of a tanh network that embeds y, trained with the potential; empty for none. It pays where
+    /// there are very many given columns.
+    pub embedding: Vec<usize>,
     /// PCP-Map: activation of the network's output.
     pub output: OutputActivation,
     /// PCP-Map: how the parameters start.
@@ -85,6 +88,9 @@ impl FitSettings {
         self.train.validate()?;
         let (network, default) = (&self.network, NetworkSettings::default());
         if self.method == Method::PcpMap {
+            if !network.embedding.is_empty() {
+                return Err(Error::setting("embedding", "belongs to the method cot-flow; leave it out"));
+            }
             return match self.flow == CotSettings::default() {
                 true => Ok(()),
                 false => Err(Error::setting(
@@ -124,7 +130,9 @@ impl FitSettings {
                     _ => Convexity::Partial,
                 },
             }),
-            Method::CotFlow => MapShape::CotFlow(CotShape::new(target, given, width, depth)),
+            Method::CotFlow => MapShape::CotFlow(
+                CotShape::new(target, given, width, depth).with_embedding(self.network.embedding.clone()),
+            ),
         }
     }
 
@@ -230,6 +238,7 @@ pub fn fit_split(
         support: settings.support.iter().filter(|column| names.contains(&column.name)).cloned().collect(),
         pca: None,
         joint: false,
+        network: NetworkSettings { embedding: Vec::new(), ..settings.network.clone() },
         train: train.clone(),
         ..settings.clone()
     };

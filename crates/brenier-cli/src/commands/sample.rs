@@ -16,7 +16,8 @@ pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
     if arguments.n == 0 {
         return Err(Failure::Usage("-n: ask for at least 1 draw".to_owned()));
     }
-    let mut settings = SampleSettings { steps: arguments.steps, ..SampleSettings::default() };
+    let residuals = arguments.with.contains(&Extra::Residual);
+    let mut settings = SampleSettings { steps: arguments.steps, residuals, ..SampleSettings::default() };
     settings.inverse.solver = arguments.solver.unwrap_or(settings.inverse.solver);
     settings.inverse.tolerance = arguments.tolerance.unwrap_or(settings.inverse.tolerance);
     let solved = arguments.solver.is_some() || arguments.tolerance.is_some();

@@ -69,7 +69,7 @@ impl TensorSpec {
 pub struct Inversion {
     /// The reference points that were inverted took this many solver iterations each.
     pub iterations: Vec<u32>,
-    /// ‖g⁻¹(x; y) − z‖∞ of each returned x, evaluated in double precision.
+    /// ‖g⁻¹(x; y) − z‖∞ of each returned x, evaluated in double precision; empty where they were not asked for.
     pub residuals: Vec<f64>,
 }
 

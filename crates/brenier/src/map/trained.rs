@@ -70,6 +70,9 @@ pub struct SampleSettings {
     pub inverse: InverseSettings,
     /// COT-Flow: Runge–Kutta steps from the reference to the data; `None` takes the model's evaluation steps.
     pub steps: Option<usize>,
+    /// COT-Flow: whether every draw is carried back to the reference to tell its residual, which costs as much again.
+    /// (A PCP-Map's draws always come with theirs.)
+    pub residuals: bool,
 }
 
 /// A trained map in the precision it was trained in and in double precision.
@@ -172,9 +175,17 @@ impl TrainedMap {
                 }
                 inverter.invert(z, given, observation, &settings.inverse)
             }
-            Self::CotFlow { double, .. } => {
+            Self::CotFlow { single, double } => {
                 let steps = settings.steps.unwrap_or(double.settings().evaluation_steps);
-                double.sample(z, given, observation, steps)
+                // Single precision rounds far below what the steps leave of the flow.
+                let narrow = |values: &[f64]| values.iter().map(|&value| value as f32).collect::<Vec<_>>();
+                let x = single.draw(&narrow(z), &narrow(given), observation, steps)?;
+                let x: Vec<f64> = x.into_iter().map(f64::from).collect();
+                let residuals = match settings.residuals {
+                    true => double.residuals(&x, z, given, observation, steps)?,
+                    false => Vec::new(),
+                };
+                Ok((x, Inversion { iterations: vec![steps as u32; observation.len()], residuals }))
             }
         }
     }

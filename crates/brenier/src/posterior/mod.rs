@@ -39,7 +39,7 @@ pub struct Draws {
     pub values: Vec<f64>,
     /// The observation (row of the given table, from 0) of each draw.
     pub observation: Vec<u32>,
-    /// ‖g⁻¹(x; y) − z‖∞ of each draw.
+    /// ‖g⁻¹(x; y) − z‖∞ of each draw; empty for a COT-Flow unless [`SampleSettings::residuals`] asks for them.
     pub residuals: Vec<f64>,
     /// Solver iterations (PCP-Map) or integration steps (COT-Flow) of each draw.
     pub iterations: Vec<u32>,
