@@ -151,7 +151,7 @@ fn a_killed_simulation_resumes_to_the_same_bits() {
 }
 
 #[test]
-fn ctrl_c_keeps_the_rows_and_no_worker() {
+fn ctrl_c_keeps_the_rows() {
     let folder = program("time.sleep(0.005)");
     let here = folder.path();
     let child = spawn(here, "-n 400 --threads 2 --out t.csv");

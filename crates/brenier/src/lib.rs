@@ -34,6 +34,7 @@
 //! The modules follow the data: [`data`] (tables) → [`transform`] (invertible steps with log-determinants) →
 //! [`map`] (the transport maps and their derivatives) ← [`train`] → [`store`] (the model file) → [`Posterior`] →
 //! [`diagnose`] (two-sample tests, calibration) → [`report`] (pictures). [`tune`] searches for good settings.
+//! [`simulate`] makes tables from models, and [`abc`] finds particles by simulation alone.
 
 mod error;
 mod fit;
