@@ -131,7 +131,7 @@ impl Real for f32 {
     #[inline(always)]
     fn log1p_unit(self) -> Self {
         // Interpolates log(1 + x)/x at Chebyshev points of [0, 1].
-        self * horner!(self; 0.005_253_458, -0.029_588_507, 0.078_361_668, -0.136_747_7, 0.191_114_3,
+        self * horner!(self; 0.005_253_458, -0.029_588_507, 0.078_361_67, -0.136_747_7, 0.191_114_3,
             -0.248_443_69, 0.333_192_7, -0.499_995_02, 1.0)
     }
 
