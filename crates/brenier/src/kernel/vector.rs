@@ -54,8 +54,12 @@ pub(crate) fn dot2<T: Real>(a: &[T], b: &[T], c: &[T]) -> (T, T) {
 }
 
 /// Pairwise sum of a power-of-two number of lanes.
+///
+/// The lanes are hidden from the optimiser first: it would otherwise group the loop that filled them by the last,
+/// narrow levels of this tree, and work on two lanes at a time.
 #[inline(always)]
-pub(crate) fn fold<T: Real, const N: usize>(mut sums: [T; N]) -> T {
+pub(crate) fn fold<T: Real, const N: usize>(sums: [T; N]) -> T {
+    let mut sums = std::hint::black_box(sums);
     let mut half = N / 2;
     while half > 0 {
         for i in 0..half {

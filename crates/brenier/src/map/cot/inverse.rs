@@ -10,6 +10,9 @@ use crate::map::Inversion;
 use crate::map::batch::{Contexts, EVALUATION_ROWS};
 use crate::{Error, Result};
 
+/// Rows that travel together: a stage needs one column a row, so twice the usual number fits the same caches.
+const TRAVEL_ROWS: usize = 2 * EVALUATION_ROWS;
+
 impl<T: Real> CotMap<T> {
     /// x carried to every row z, `observation` telling which row of `given` belongs to it, in `steps` steps.
     ///
@@ -80,13 +83,13 @@ impl<T: Real> CotMap<T> {
         });
         let frame = self.frame();
         let mut end = start.to_vec();
-        end.par_chunks_mut(EVALUATION_ROWS * n).enumerate().try_for_each_init(
+        end.par_chunks_mut(TRAVEL_ROWS * n).enumerate().try_for_each_init(
             || {
-                let track = Track::new(self, EVALUATION_ROWS, Wanted::Gradient, 0);
-                (track, Shard::new(self, EVALUATION_ROWS))
+                let track = Track::new(self, TRAVEL_ROWS, Wanted::Gradient, 0);
+                (track, Shard::new(self, TRAVEL_ROWS))
             },
             |(track, shard), (index, x)| {
-                let (rows, first) = (x.len() / n, index * EVALUATION_ROWS);
+                let (rows, first) = (x.len() / n, index * TRAVEL_ROWS);
                 let index = Some(&observation[first..first + rows]);
                 let contexts = Contexts { records: &records, stride, index };
                 shard.x[..rows * n].copy_from_slice(x);

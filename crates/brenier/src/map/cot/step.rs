@@ -73,7 +73,7 @@ enum Part {
 ///
 /// 32 rows measured fastest (n = 4, w = 128 and n = 1, w = 256): a stage's blocks still fit the second-level cache.
 fn shard_rows(batch: usize) -> usize {
-    batch.div_ceil(4).next_multiple_of(8).clamp(16, 32)
+    batch.div_ceil(2).next_multiple_of(8).clamp(16, 32)
 }
 
 fn take<R>(pool: &Mutex<Vec<R>>) -> Option<R> {
