@@ -133,8 +133,8 @@ impl Real for f32 {
         // x P(x), P fitted to log(1 + x)/x in Chebyshev polynomials of [0, 1]; in Estrin's order, whose chain is short.
         let x = self;
         let (x2, x4) = (x * x, (x * x) * (x * x));
-        let low = x2.mul_add(x.mul_add(-0.248_443_69, 0.333_192_7), x.mul_add(-0.499_995_02, 1.0));
-        let high = x2.mul_add(x.mul_add(-0.029_588_507, 0.078_361_668), x.mul_add(-0.136_747_7, 0.191_114_3));
+        let low = x2.mul_add(x.mul_add(-0.248_443_7, 0.333_192_7), x.mul_add(-0.499_995_02, 1.0));
+        let high = x2.mul_add(x.mul_add(-0.029_588_507, 0.078_361_67), x.mul_add(-0.136_747_7, 0.191_114_3));
         x * x4.mul_add(x4.mul_add(0.005_253_458, high), low)
     }
 
