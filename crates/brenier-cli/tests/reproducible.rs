@@ -17,14 +17,18 @@ fn runs_and_threads_do_not_change_a_bit() {
     let here = folder.path();
     let mut models = Vec::new();
     let mut draws = Vec::new();
-    for threads in ["", "--threads 1", "--threads 2", "--threads 4", ""] {
-        succeed(here, &format!("fit data.csv {SMALL} {threads} --out m.brenier"));
-        models.push(fs::read(here.join("m.brenier")).unwrap());
-        draws.push(succeed(here, &format!("sample m.brenier --at y1=0.5,y2=0.5 -n 200 {threads}")));
+    for method in ["", "--method cot-flow", "--method cot-flow --embedding 8,5 --joint"] {
+        models.clear();
+        draws.clear();
+        for threads in ["", "--threads 1", "--threads 2", "--threads 4", ""] {
+            succeed(here, &format!("fit data.csv {SMALL} {method} {threads} --out m.brenier"));
+            models.push(fs::read(here.join("m.brenier")).unwrap());
+            draws.push(succeed(here, &format!("sample m.brenier --at y1=0.5,y2=0.5 -n 200 {threads}")));
+        }
+        assert!(models.iter().all(|model| model == &models[0]), "{method}");
+        assert!(draws.iter().all(|text| text == &draws[0]), "{method}");
+        assert_ne!(draws[0], succeed(here, "sample m.brenier --at y1=0.5,y2=0.5 -n 200 --seed 1"));
     }
-    assert!(models.iter().all(|model| model == &models[0]));
-    assert!(draws.iter().all(|text| text == &draws[0]));
-    assert_ne!(draws[0], succeed(here, "sample m.brenier --at y1=0.5,y2=0.5 -n 200 --seed 1"));
 }
 
 /// A fit of about a second.
@@ -33,23 +37,40 @@ const LONG: &str = "--target x1,x2 --given y1,y2 --feature-width 32 --epochs 300
 
 #[test]
 fn a_killed_fit_resumes_to_the_same_bits() {
+    kill_and_resume(LONG);
+}
+
+#[test]
+fn a_killed_flow_resumes_to_the_same_bits() {
+    let fewer = LONG.replace("--epochs 300", "--epochs 60 --evaluation-steps 8");
+    kill_and_resume(&format!("{fewer} --method cot-flow"));
+}
+
+/// Both blocks of a joint fit: the first one's final state is kept while the second is trained.
+#[test]
+fn a_killed_joint_fit_resumes_to_the_same_bits() {
+    kill_and_resume(&format!("{LONG} --joint"));
+}
+
+fn kill_and_resume(fit: &str) {
     let folder = folder();
     let here = folder.path();
     let started = Instant::now();
-    succeed(here, &format!("fit data.csv {LONG} --out whole.brenier"));
+    succeed(here, &format!("fit data.csv {fit} --out whole.brenier"));
     let whole = started.elapsed();
     // Moments that differ from run to run of the tests; early enough that the fit is never complete.
     let mut noise = u64::from(std::process::id());
     let checkpoint = here.join("parts.brenier.checkpoint");
+    let given = here.join("parts.brenier.checkpoint.given");
     for _ in 0..3 {
         noise = noise.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         let part = 0.15 * (noise >> 11) as f64 / (1_u64 << 53) as f64;
         let mut child = brenier(here)
-            .args(format!("fit data.csv {LONG} --resume --out parts.brenier").split_whitespace())
+            .args(format!("fit data.csv {fit} --resume --out parts.brenier").split_whitespace())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        while !checkpoint.exists() {
+        while !(checkpoint.exists() || given.exists()) {
             assert!(started.elapsed() < Duration::from_secs(60));
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -58,9 +79,9 @@ fn a_killed_fit_resumes_to_the_same_bits() {
         child.wait().unwrap();
     }
     assert!(!here.join("parts.brenier").exists(), "the kills came too late to mean anything");
-    succeed(here, &format!("fit data.csv {LONG} --resume --out parts.brenier"));
+    succeed(here, &format!("fit data.csv {fit} --resume --out parts.brenier"));
     assert_eq!(fs::read(here.join("whole.brenier")).unwrap(), fs::read(here.join("parts.brenier")).unwrap());
-    assert!(!here.join("parts.brenier.checkpoint").exists());
+    assert!(!checkpoint.exists() && !given.exists());
 }
 
 #[test]

@@ -203,7 +203,21 @@ fn help_version_and_completions() {
     let here = folder.path();
     let help = succeed(here, "--help");
     assert!(help.contains("Exit codes:") && help.contains("130"), "{help}");
-    for command in ["fit", "sample", "density", "mode", "info", "demo", "completions"] {
+    for command in [
+        "fit",
+        "sample",
+        "density",
+        "mode",
+        "straightness",
+        "compare",
+        "tune",
+        "data",
+        "simulate",
+        "abc",
+        "info",
+        "demo",
+        "completions",
+    ] {
         assert!(help.contains(command));
         succeed(here, &format!("{command} --help"));
     }
@@ -230,4 +244,53 @@ fn the_demo_writes_its_files_and_nothing_else() {
     let loss: f64 = text.split("loses ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
     assert!((0.0..0.08).contains(&loss), "{loss}");
     succeed(here, "sample d/model.brenier --at y=0.5 -n 5");
+}
+
+#[test]
+fn a_flow_goes_through_every_command() {
+    let folder = folder();
+    let here = folder.path();
+    succeed(here, &format!("fit data.csv {SMALL} --method cot-flow --out f.brenier"));
+    let info = succeed(here, "info f.brenier");
+    assert!(info.contains("cot-flow") && info.contains("32 in use"), "{info}");
+    let with = "sample f.brenier --at y1=0,y2=0 -n 40 --steps 4 --with residual,iterations,log-density";
+    let draws = succeed(here, with);
+    assert!(draws.starts_with("x1,x2,residual,iterations,log_density"), "{draws}");
+    assert!(draws.lines().nth(1).unwrap().split(',').nth(3) == Some("4"), "{draws}");
+    succeed(here, "density f.brenier data.csv");
+    succeed(here, "mode f.brenier --at y1=0,y2=0");
+    let straight = succeed(here, "straightness f.brenier --at y1=0,y2=0 -n 50");
+    assert!(straight.contains("straight-line cost") && straight.contains("steps are enough"), "{straight}");
+    succeed(here, &format!("fit data.csv {SMALL} --method cot-flow --authors-alphas 20,4 --out a.brenier"));
+    assert!(succeed(here, "info a.brenier").contains("transport 0.05, HJB 0.2"));
+    // What belongs to one method is refused for the other, and said so.
+    refuse(here, "sample f.brenier --at y1=0,y2=0 --tolerance 1e-8", 2, &["--steps"]);
+    refuse(here, "sample f.brenier --at y1=0,y2=0 --steps 0", 2, &["steps"]);
+    refuse(here, &format!("fit data.csv {SMALL} --time-steps 4 --out x.brenier"), 2, &["cot-flow"]);
+    refuse(
+        here,
+        &format!("fit data.csv {SMALL} --method cot-flow --context-width 4 --out x.brenier"),
+        2,
+        &["context_width", "pcp-map"],
+    );
+    succeed(here, &format!("fit data.csv {SMALL} --out p.brenier"));
+    refuse(here, "sample p.brenier --at y1=0,y2=0 --steps 4", 2, &["steps", "COT-Flow"]);
+    refuse(here, "straightness p.brenier --at y1=0,y2=0", 2, &["PCP-Map"]);
+}
+
+#[test]
+fn a_joint_model_draws_and_scores_all_columns() {
+    let folder = folder();
+    let here = folder.path();
+    succeed(here, &format!("fit data.csv {SMALL} --joint --out j.brenier"));
+    let draws = succeed(here, "sample j.brenier -n 30 --with log-density");
+    assert!(draws.starts_with("x1,x2,y1,y2,log_density"), "{draws}");
+    assert_eq!(draws.lines().count(), 31);
+    assert!(succeed(here, "sample j.brenier --at y1=0,y2=0 -n 3").starts_with("x1,x2\n"));
+    succeed(here, "density j.brenier data.csv --out d.csv");
+    let table = fs::read_to_string(here.join("d.csv")).unwrap();
+    let row: Vec<f64> = table.lines().nth(1).unwrap().split(',').map(|cell| cell.parse().unwrap()).collect();
+    assert!((row[0] - row[2] - row[3]).abs() < 1e-12, "{row:?}");
+    assert!(succeed(here, "info j.brenier").contains("joint model"));
+    refuse(here, "fit data.csv --target x1 --joint --out x.brenier", 2, &["joint", "given"]);
 }
