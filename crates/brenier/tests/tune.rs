@@ -240,6 +240,13 @@ fn mistakes_are_errors_before_anything_is_trained() {
     problem.base.target = None;
     assert!(text(&problem).contains("target"));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    // A column that cannot be learned shows in the first training, and leaves nothing behind either.
+    let mut problem = Problem::new();
+    let constant = problem.table.iter().flat_map(|row| [1.0, row[1], row[2]]).collect();
+    problem.table = Table::new(["x1", "x2", "y"].map(String::from).to_vec(), constant).unwrap();
+    let fresh = folder.path().join("fresh");
+    assert!(problem.run(&fresh, 2, usize::MAX, None).err().unwrap().to_string().contains("constant"));
+    assert!(!fresh.exists());
     // Another search's journal is not taken up.
     let mut problem = Problem::new();
     problem.run(folder.path(), 2, 1, None).unwrap();

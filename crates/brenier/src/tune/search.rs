@@ -96,6 +96,7 @@ pub fn search(
     let base = FitSettings { train: TrainSettings { minutes: None, ..base.train.clone() }, ..base.clone() };
     let (_, given) = base.columns(table.names())?;
     let trials = space.draw(&base, given.len(), settings.trials.unwrap_or(1), base.seed)?;
+    let fresh = !control.folder.exists();
     fs::create_dir_all(control.folder)
         .map_err(|source| Error::io(control.folder, "make the folder", source))?;
     let identity = identity(table, split, &base, space, &settings);
@@ -107,7 +108,13 @@ pub fn search(
     };
     let deadlines = (after(PILOT_SHARE), after(1.0));
     let search = Search { table, split, trials: &trials, settings: &settings, control, journal, deadlines };
-    let (pilots, finals, complete) = search.run(entries)?;
+    let journal = search.control.folder.join("journal.jsonl");
+    let (pilots, finals, complete) = search.run(entries).inspect_err(|_| {
+        // Nothing was finished, so nothing is left behind.
+        if fresh && fs::read_to_string(&journal).is_ok_and(|text| text.lines().count() <= 1) {
+            let _ = journal.parent().map(fs::remove_dir_all);
+        }
+    })?;
     let best = finals.0.first().and_then(|best| best.model.as_ref());
     let best = best.map(|name| Posterior::load(&finals.1.join(name))).transpose()?;
     Ok(TuneOutcome { trials, pilots, finals: finals.0, best, complete })
