@@ -407,8 +407,8 @@ pub(crate) struct SettingFlags {
     #[arg(long, value_name = "WEIGHT", help_heading = "Map", conflicts_with = "authors_alphas")]
     alpha_hjb: Option<f64>,
     /// COT-Flow: both weights as the paper's programs state them (transport + C·NLL + R·HJB)
-    #[arg(long, value_name = "C,R", value_delimiter = ',', num_args = 2, help_heading = "Map")]
-    authors_alphas: Option<Vec<f64>>,
+    #[arg(long, value_name = "C,R", value_parser = pair, help_heading = "Map")]
+    authors_alphas: Option<[f64; 2]>,
 
     /// Seed of split, initial weights and batches [default: 0]
     #[arg(long, value_name = "N", help_heading = "Training")]
@@ -488,8 +488,8 @@ impl SettingFlags {
         set(&mut flow.evaluation_steps, self.evaluation_steps);
         set(&mut flow.alpha_transport, self.alpha_transport);
         set(&mut flow.alpha_hjb, self.alpha_hjb);
-        if let Some([c, r]) = self.authors_alphas.as_deref() {
-            (flow.alpha_transport, flow.alpha_hjb) = CotSettings::from_authors(*c, *r);
+        if let Some([c, r]) = self.authors_alphas {
+            (flow.alpha_transport, flow.alpha_hjb) = CotSettings::from_authors(c, r);
         }
         let train = &mut settings.train;
         fill(&mut train.batch_size, self.batch_size);
@@ -770,6 +770,15 @@ pub(crate) struct DemoArguments {
 pub(crate) struct CompletionsArguments {
     /// The shell
     pub(crate) shell: clap_complete::Shell,
+}
+
+/// Two numbers with a comma between them, the first above zero.
+fn pair(text: &str) -> Result<[f64; 2], String> {
+    let numbers: Option<Vec<f64>> = text.split(',').map(|part| part.trim().parse().ok()).collect();
+    match numbers.as_deref() {
+        Some(&[c, r]) if c > 0.0 && r >= 0.0 && c.is_finite() && r.is_finite() => Ok([c, r]),
+        _ => Err("write two numbers as in 20,4, the first above 0".to_owned()),
+    }
 }
 
 /// Parses one of `names` into the library's type by the spelling that TOML uses too.
