@@ -148,6 +148,11 @@ pub trait Trainable<T: Real>: ConditionalMap<T> {
     /// Mean negative log-likelihood of the loaded batch, values only.
     fn loss(&self, workspace: &mut Self::Workspace) -> Result<f64>;
 
+    /// What a row costs in [`loss`](Trainable::loss), as a part of what it costs in [`adjoints`](Trainable::adjoints).
+    fn loss_cost(&self) -> f64 {
+        1.0 / 3.0
+    }
+
     /// The blocks that tile the parameter vector.
     fn blocks<'a>(&self, workspace: &'a Self::Workspace) -> &'a [Block];
 

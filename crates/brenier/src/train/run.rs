@@ -111,7 +111,7 @@ pub fn train<M: Trainable<f32>>(
         best: map.parameters().to_vec(),
         order: Vec::new(),
         batch,
-        interval: settings.validation_interval(valid_rows.len()),
+        interval: settings.validation_interval(valid_rows.len(), map.loss_cost()),
         started: Instant::now(),
         state: State {
             epoch: 0,

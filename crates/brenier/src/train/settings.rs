@@ -109,10 +109,11 @@ impl TrainSettings {
         Ok(())
     }
 
-    /// Steps between validations for a validation set of `valid_rows` rows.
-    pub(crate) fn validation_interval(&self, valid_rows: usize) -> usize {
+    /// Steps between validations for a validation set of `valid_rows` rows, of which each costs `loss_cost` times as
+    /// much as a row of a step.
+    pub(crate) fn validation_interval(&self, valid_rows: usize, loss_cost: f64) -> usize {
         match self.validate_every {
-            0 => 50.max(2 * valid_rows.div_ceil(self.batch_size())),
+            0 => 50.max((6.0 * loss_cost * valid_rows.div_ceil(self.batch_size()) as f64).round() as usize),
             steps => steps,
         }
     }

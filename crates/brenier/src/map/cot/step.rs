@@ -244,6 +244,10 @@ impl<T: Real> Trainable<T> for CotMap<T> {
         self.run(workspace, false)
     }
 
+    fn loss_cost(&self) -> f64 {
+        self.settings.evaluation_steps as f64 / (3 * self.settings.time_steps) as f64
+    }
+
     fn blocks<'a>(&self, workspace: &'a CotWorkspace<T>) -> &'a [Block] {
         &workspace.blocks
     }
