@@ -64,7 +64,7 @@ fn opening(event: &Event) -> Option<String> {
     };
     Some(format!(
         "training {parameters} parameters on {train_rows} rows, {valid_rows} more to validate{resumed} \
-         (train, valid, best: mean NLL, standardised)"
+         (standardised; train: the loss of the steps, penalties included; valid, best: mean NLL)"
     ))
 }
 
