@@ -549,6 +549,8 @@ pub(crate) enum Extra {
     Iterations,
     /// Log density of the draw, in the user's units
     LogDensity,
+    /// How far out the observation lies: the part of the training distribution that lies less far out
+    SupportPercentile,
 }
 
 #[derive(Args)]

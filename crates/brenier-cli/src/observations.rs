@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use brenier::data::{self, Format, ReadOptions, Table};
-use brenier::{Error, Posterior};
+use brenier::{Distance, Error, Posterior};
 
 use crate::args::ObservationArguments;
 use crate::failure::Failure;
@@ -17,8 +17,48 @@ pub(crate) struct Observations {
     pub(crate) count: usize,
 }
 
-/// Reads what the flags name and checks it against the model.
+/// Observations that are warned of one by one.
+const NAMED: usize = 3;
+
+/// Reads what the flags name, checks it against the model, and warns of observations unlike the training data.
 pub(crate) fn read(model: &Posterior, flags: &ObservationArguments) -> Result<Observations, Failure> {
+    let observed = gather(model, flags)?;
+    warn_of_extremes(&distances(model, &observed)?);
+    Ok(observed)
+}
+
+/// How far each observation lies from the training data; empty where the model cannot tell.
+pub(crate) fn distances(model: &Posterior, observed: &Observations) -> Result<Vec<Distance>, Failure> {
+    if model.given_names().is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(model.distances(&observed.values, observed.count)?.unwrap_or_default())
+}
+
+fn warn_of_extremes(distances: &[Distance]) {
+    // Of very many rows some are extreme by chance.
+    let extreme: Vec<(usize, &Distance)> =
+        distances.iter().enumerate().filter(|(_, distance)| distance.is_extreme()).collect();
+    if extreme.len() <= distances.len() / 200 {
+        return;
+    }
+    for (row, distance) in extreme.iter().take(NAMED) {
+        output::warning(&format!(
+            "observation {} lies farther out than {:.2} % of the training distribution ({} is {:.1} standard \
+             deviations from its mean): the answer there is extrapolation",
+            row + 1,
+            // Never 100.00 %.
+            (100.0 * distance.percentile).min(99.99),
+            distance.column,
+            distance.deviations
+        ));
+    }
+    if extreme.len() > NAMED {
+        output::warning(&format!("… and so do {} more observations", extreme.len() - NAMED));
+    }
+}
+
+fn gather(model: &Posterior, flags: &ObservationArguments) -> Result<Observations, Failure> {
     let names = model.given_names();
     match (&flags.given, flags.at.is_empty()) {
         _ if names.is_empty() => {

@@ -294,3 +294,25 @@ fn a_joint_model_draws_and_scores_all_columns() {
     assert!(succeed(here, "info j.brenier").contains("joint model"));
     refuse(here, "fit data.csv --target x1 --joint --out x.brenier", 2, &["joint", "given"]);
 }
+
+#[test]
+fn observations_unlike_the_training_data_are_warned_of() {
+    let folder = folder();
+    let here = folder.path();
+    for method in ["pcp-map", "cot-flow"] {
+        succeed(here, &format!("fit data.csv {SMALL} --method {method} --out m.brenier"));
+        let near = run(here, "sample m.brenier --at y1=0.1,y2=0 -n 5 --with support-percentile");
+        assert_eq!((near.status.code(), stderr(&near).as_str()), (Some(0), ""));
+        let percentile: f64 =
+            stdout(&near).lines().nth(1).unwrap().rsplit(',').next().unwrap().parse().unwrap();
+        assert!((0.0..0.99).contains(&percentile), "{percentile}");
+        for command in ["sample m.brenier --at y1=0.1,y2=25 -n 5", "mode m.brenier --at y1=0.1,y2=25"] {
+            let far = run(here, command);
+            let text = stderr(&far);
+            assert!(text.contains("observation 1") && text.contains("y2") && text.contains("extrapolation"));
+        }
+    }
+    fs::write(here.join("far.csv"), "x1,x2,y1,y2\n0,0,40,0\n0,0,0,-40\n").unwrap();
+    let far = run(here, "density m.brenier far.csv");
+    assert!(stderr(&far).contains("2 of 2 rows"), "{}", stderr(&far));
+}

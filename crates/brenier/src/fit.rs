@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::data::{Pick, Selection, Split, Table, resolve_pair};
+use crate::diagnose::SupportScore;
 use crate::map::cot::{CotMap, CotSettings, CotShape};
 use crate::map::pcp::{Convexity, Initialisation, OutputActivation, PcpMap, PcpShape};
 use crate::map::{MapShape, Method, Trainable, TrainedMap};
@@ -285,6 +286,11 @@ fn fit_block(
         GivenSettings { columns: given_support, scaling: settings.scaling, pca: settings.pca };
     let (given_transform, given_warnings) = GivenTransform::fit(&given_names, &given_settings, &rows)?;
     warnings.extend(given_warnings);
+    // Too few rows to tell what is far away are no reason not to fit.
+    let support = match given_columns.is_empty() {
+        true => None,
+        false => SupportScore::fit(&rows, given_columns.len(), settings.seed).ok(),
+    };
 
     let data = dataset(&table, &target_columns, &given_columns, &target_transform, &given_transform)?;
     let data_sha256 = table.hash();
@@ -339,6 +345,7 @@ fn fit_block(
         },
         seed: settings.seed,
         data_sha256,
+        support,
         marginal: None,
     };
     Ok(Fitted { posterior: Posterior::new(header, map, outcome.history), warnings })

@@ -57,8 +57,8 @@ pub use error::{Error, Result};
 pub use fit::{FitControl, FitSettings, Fitted, NetworkSettings, fit, fit_split};
 pub use kernel::Real;
 pub use posterior::{
-    Draws, Header, JointDraws, JointLogDensities, LogDensities, Mode, ModeSettings, Posterior, StepError,
-    Straightness, TrainingSummary, Units,
+    Distance, Draws, Header, JointDraws, JointLogDensities, LogDensities, Mode, ModeSettings, Posterior,
+    StepError, Straightness, TrainingSummary, Units,
 };
 
 /// The README's example must compile.

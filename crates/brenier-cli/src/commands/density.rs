@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use brenier::data::{self, Missing, Output, ReadOptions, Table};
-use brenier::{LogDensities, Posterior};
+use brenier::{Distance, LogDensities, Posterior};
 
 use crate::args::DensityArguments;
 use crate::failure::Failure;
@@ -19,6 +19,7 @@ pub(crate) fn run(arguments: &DensityArguments) -> Result<(), Failure> {
     let missing = if arguments.drop_missing { Missing::DropRows } else { Missing::Fail };
     let table =
         observations::columns(&arguments.table, ReadOptions { missing, ..ReadOptions::default() }, &names)?;
+    warn_of_extremes(&model, &table)?;
     let scores = score(&model, &table)?;
     match target {
         Some(target) => {
@@ -30,6 +31,30 @@ pub(crate) fn run(arguments: &DensityArguments) -> Result<(), Failure> {
             }
         }
         None => output::result(&scores.figures())?,
+    }
+    Ok(())
+}
+
+/// Rows whose distance from the training data is looked at.
+const LOOKED_AT: usize = 2000;
+
+/// A warning when more rows than chance would bring lie outside of the training data.
+fn warn_of_extremes(model: &Posterior, table: &Table) -> Result<(), Failure> {
+    let n = model.target_names().len();
+    if n == table.columns() {
+        return Ok(());
+    }
+    let every = table.rows().div_ceil(LOOKED_AT).max(1);
+    let given: Vec<f64> = table.iter().step_by(every).flat_map(|row| &row[n..]).copied().collect();
+    let rows = given.len() / (table.columns() - n);
+    let distances = model.distances(&given, rows)?.unwrap_or_default();
+    let extreme = distances.iter().filter(|distance| distance.is_extreme()).count();
+    if extreme > rows / 100 {
+        output::warning(&format!(
+            "{extreme} of {rows} rows looked at lie farther out than {} % of the training distribution: densities \
+             there are extrapolation",
+            100.0 * Distance::EXTREME
+        ));
     }
     Ok(())
 }

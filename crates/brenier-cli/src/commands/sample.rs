@@ -59,7 +59,15 @@ fn joint_table(model: &Posterior, draws: JointDraws, extras: &[Extra]) -> Result
         .flat_map(|(x, y)| x.iter().chain(y).copied())
         .collect();
     let names = [model.target_names(), model.given_names()].concat();
-    let further = Further { residuals: &draws.residuals, iterations: &draws.iterations, density: &density };
+    if extras.contains(&Extra::SupportPercentile) {
+        return Err(Failure::Usage("--with support-percentile belongs to draws at an observation".into()));
+    }
+    let further = Further {
+        residuals: &draws.residuals,
+        iterations: &draws.iterations,
+        density: &density,
+        percentiles: &[],
+    };
     beside(names, values, None, &further, extras)
 }
 
@@ -82,7 +90,24 @@ fn table(
     } else {
         Vec::new()
     };
-    let further = Further { residuals: &draws.residuals, iterations: &draws.iterations, density: &density };
+    let percentiles: Vec<f64> = if extras.contains(&Extra::SupportPercentile) {
+        let distances = observations::distances(model, observed)?;
+        if distances.is_empty() {
+            return Err(Failure::Usage(
+                "--with support-percentile: the model has no given columns, or was fitted to too few rows"
+                    .into(),
+            ));
+        }
+        draws.observation.iter().map(|&o| distances[o as usize].percentile).collect()
+    } else {
+        Vec::new()
+    };
+    let further = Further {
+        residuals: &draws.residuals,
+        iterations: &draws.iterations,
+        density: &density,
+        percentiles: &percentiles,
+    };
     let numbers = extras.contains(&Extra::Observation).then_some(draws.observation.as_slice());
     beside(model.target_names().to_vec(), draws.values, numbers, &further, extras)
 }
@@ -92,6 +117,7 @@ struct Further<'a> {
     residuals: &'a [f64],
     iterations: &'a [u32],
     density: &'a [f64],
+    percentiles: &'a [f64],
 }
 
 /// The columns `names` with the number of the observation before and the further ones after them.
@@ -107,6 +133,7 @@ fn beside(
     let residual = |row: usize| further.residuals[row];
     let iterations = |row: usize| f64::from(further.iterations[row]);
     let log_density = |row: usize| further.density[row];
+    let percentile = |row: usize| further.percentiles[row];
     if extras.contains(&Extra::Residual) {
         names.push(free_name("residual", &names));
         after.push(&residual);
@@ -118,6 +145,10 @@ fn beside(
     if extras.contains(&Extra::LogDensity) {
         names.push(free_name("log_density", &names));
         after.push(&log_density);
+    }
+    if extras.contains(&Extra::SupportPercentile) {
+        names.push(free_name("support_percentile", &names));
+        after.push(&percentile);
     }
     if observation.is_some() {
         names.insert(0, free_name("observation", &names));

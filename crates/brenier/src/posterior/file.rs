@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::Posterior;
+use crate::diagnose::SupportScore;
 use crate::fit::FitSettings;
 use crate::map::{Constraint, MapShape, Method, TrainedMap};
 use crate::store::{self, Tensor, TensorValues};
@@ -14,6 +15,8 @@ use crate::{Error, Result};
 
 /// Name of the tensor with the components of the given columns' PCA.
 const PCA: &str = "given.pca.components";
+/// Name of the tensor with the rows that distances of observations are measured to.
+const SUPPORT: &str = "given.support.reference";
 /// Name of the tensor with the training history.
 const HISTORY: &str = "training.history";
 /// What stands before the names of the tensors of the given columns' own map.
@@ -64,6 +67,10 @@ pub struct Header {
     pub seed: u64,
     /// SHA-256 of the table's names and values.
     pub data_sha256: String,
+    /// How far an observation lies from the training rows' given columns; none without given columns, or with too
+    /// few rows to tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub support: Option<SupportScore>,
     /// The same of the map of the given columns alone, in a joint model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub marginal: Option<Box<Header>>,
@@ -102,6 +109,13 @@ impl Posterior {
                 name: format!("{prefix}{PCA}"),
                 shape: pca.components_shape().to_vec(),
                 values: TensorValues::F64(pca.components().to_vec()),
+            });
+        }
+        if let Some(support) = &self.header.support {
+            tensors.push(Tensor {
+                name: format!("{prefix}{SUPPORT}"),
+                shape: support.reference_shape().to_vec(),
+                values: TensorValues::F32(support.reference().to_vec()),
             });
         }
         let rows = self.history.iter().flat_map(|p| {
@@ -155,6 +169,19 @@ impl Posterior {
                 return Err(wrong(format!("the tensor {PCA} is not F64")));
             };
             pca.set_components(components.clone()).map_err(|error| wrong(error.to_string()))?;
+        }
+        if let Some(support) = &mut header.support {
+            let shape = support.reference_shape();
+            let TensorValues::F32(reference) = take(SUPPORT, &shape)? else {
+                return Err(wrong(format!("the tensor {SUPPORT} is not F32")));
+            };
+            let checked = support.set_reference(reference.clone()).and_then(|()| support.validate());
+            checked.map_err(|error| wrong(error.to_string()))?;
+            if support.dim() != header.given_transform.input_dim() {
+                return Err(wrong(
+                    "the out-of-support score and the given columns do not fit together".into(),
+                ));
+            }
         }
         let checks = header.target_transform.validate().and_then(|()| header.given_transform.validate());
         checks.and_then(|()| header.shape.validate()).map_err(|error| wrong(error.to_string()))?;

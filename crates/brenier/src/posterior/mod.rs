@@ -7,6 +7,7 @@ mod file;
 mod joint;
 mod mode;
 mod straightness;
+mod support;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -17,6 +18,7 @@ pub use file::{Header, TrainingSummary};
 pub use joint::{JointDraws, JointLogDensities};
 pub use mode::{Mode, ModeSettings, Units};
 pub use straightness::{StepError, Straightness};
+pub use support::Distance;
 
 use crate::map::{SampleSettings, TrainedMap};
 use crate::train::Progress;
