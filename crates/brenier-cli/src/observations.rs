@@ -44,13 +44,16 @@ fn warn_of_extremes(distances: &[Distance]) {
     }
     for (row, distance) in extreme.iter().take(NAMED) {
         output::warning(&format!(
-            "observation {} lies farther out than {:.2} % of the training distribution ({} is {:.1} standard \
+            "observation {} lies farther out than {:.2} % of the training distribution ({} is {} standard \
              deviations from its mean): the answer there is extrapolation",
             row + 1,
             // Never 100.00 %.
             (100.0 * distance.percentile).min(99.99),
             distance.column,
-            distance.deviations
+            match distance.deviations.abs() {
+                few if few < 1e3 => format!("{few:.1}"),
+                many => format!("{many:.0e}"),
+            }
         ));
     }
     if extreme.len() > NAMED {
