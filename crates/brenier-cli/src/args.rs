@@ -15,6 +15,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::de::DeserializeOwned;
 
 use crate::model_args::{ABC_HELP, AbcArguments, SIMULATE_HELP, SimulateArguments};
+use crate::reproduce_args::{REPRODUCE_HELP, ReproduceCommand};
 
 const AFTER_HELP: &str = "\
 Exit codes:
@@ -216,6 +217,12 @@ pub(crate) enum Command {
     Data {
         #[command(subcommand)]
         command: DataCommand,
+    },
+    /// Run published experiments again and set the figures beside the published ones
+    #[command(after_help = REPRODUCE_HELP, subcommand_required = true, arg_required_else_help = true)]
+    Reproduce {
+        #[command(subcommand)]
+        command: ReproduceCommand,
     },
     /// Try everything on a built-in problem with a known answer
     #[command(after_help = DEMO_HELP)]

@@ -9,6 +9,7 @@ mod models;
 mod observations;
 mod output;
 mod progress;
+mod reproduce_args;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -17,6 +18,7 @@ use clap::Parser;
 
 use args::{Arguments, Command};
 use failure::{Failure, UNEXPECTED};
+use reproduce_args::ReproduceCommand;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -49,6 +51,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Demo(demo) => demo.threads.threads,
         Command::Simulate(simulate) => simulate.threads.threads,
         Command::Abc(abc) => abc.threads.threads,
+        Command::Reproduce { command: ReproduceCommand::Uci(uci) } => uci.threads.threads,
         Command::Info(_) | Command::Data { .. } | Command::Completions(_) => Some(1),
     };
     let pool = rayon::ThreadPoolBuilder::new()
@@ -69,6 +72,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Demo(arguments) => commands::demo::run(&arguments),
         Command::Simulate(arguments) => commands::simulate::run(&arguments),
         Command::Abc(arguments) => commands::abc::run(&arguments),
+        Command::Reproduce { command } => commands::reproduce::run(&command),
         Command::Completions(arguments) => commands::completions::run(&arguments),
     })
 }

@@ -34,7 +34,8 @@
 //! The modules follow the data: [`data`] (tables) → [`transform`] (invertible steps with log-determinants) →
 //! [`map`] (the transport maps and their derivatives) ← [`train`] → [`store`] (the model file) → [`Posterior`] →
 //! [`diagnose`] (two-sample tests, calibration) → [`report`] (pictures). [`tune`] searches for good settings.
-//! [`simulate`] makes tables from models, and [`abc`] finds particles by simulation alone.
+//! [`simulate`] makes tables from models, and [`abc`] finds particles by simulation alone. [`reproduce`] runs
+//! published experiments.
 
 mod error;
 mod fit;
@@ -47,6 +48,7 @@ pub mod demo;
 pub mod diagnose;
 pub mod map;
 pub mod report;
+pub mod reproduce;
 pub mod simulate;
 pub mod store;
 pub mod train;

@@ -28,13 +28,23 @@ fn fetch(arguments: &FetchArguments) -> Result<(), Failure> {
         [] => uci_sets().iter().collect(),
         names => names.iter().map(|name| UciSet::find(name)).collect::<Result<_, _>>()?,
     };
+    fetch_sets(&sets, &arguments.dir, arguments.mirror.as_deref(), arguments.quiet)
+}
+
+/// Fetches what `dir` does not hold yet.
+pub(crate) fn fetch_sets(
+    sets: &[&UciSet],
+    dir: &Path,
+    mirror: Option<&str>,
+    quiet: bool,
+) -> Result<(), Failure> {
     let mut settings = FetchSettings::default();
-    if let Some(mirror) = &arguments.mirror {
-        settings.mirror.clone_from(mirror);
+    if let Some(mirror) = mirror {
+        mirror.clone_into(&mut settings.mirror);
     }
     for set in sets {
-        let bar = bar(arguments.quiet, set.name);
-        let fetched = data::fetch_uci(set, &arguments.dir, &settings, &mut |event| match event {
+        let bar = bar(quiet, set.name);
+        let fetched = data::fetch_uci(set, dir, &settings, &mut |event| match event {
             FetchEvent::Started { have, total, .. } => {
                 if let Some(total) = total {
                     bar.set_length(total);
@@ -51,10 +61,10 @@ fn fetch(arguments: &FetchArguments) -> Result<(), Failure> {
             Fetched::Present => "was there already",
             Fetched::Downloaded => "downloaded and checked",
         };
-        if !arguments.quiet {
+        if !quiet {
             output::result(&format!(
                 "{}  {what}: {} rows of {} columns; cite {}, doi:{}\n",
-                set.path(&arguments.dir).display(),
+                set.path(dir).display(),
                 set.rows,
                 set.columns.len(),
                 set.title,
@@ -62,7 +72,7 @@ fn fetch(arguments: &FetchArguments) -> Result<(), Failure> {
             ))?;
         }
     }
-    if !arguments.quiet {
+    if !quiet {
         output::note("the tables are licensed CC BY 4.0; separators and column names were changed");
     }
     Ok(())

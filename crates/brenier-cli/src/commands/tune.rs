@@ -137,7 +137,7 @@ fn set_aside(folder: &Path, resume: bool) -> Result<(), Failure> {
 }
 
 /// Progress over the trainings of the stage at hand.
-struct Screen {
+pub(crate) struct Screen {
     bar: ProgressBar,
     quiet: bool,
     terminal: bool,
@@ -152,7 +152,7 @@ struct Screen {
 }
 
 impl Screen {
-    fn new(quiet: bool, untested: bool) -> Self {
+    pub(crate) fn new(quiet: bool, untested: bool) -> Self {
         let terminal = !quiet && std::io::stderr().is_terminal();
         let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let style = ProgressStyle::with_template("{bar:20} {pos}/{len} {msg}")
@@ -171,25 +171,14 @@ impl Screen {
         }
     }
 
-    fn event(&mut self, event: &TuneEvent<'_>) {
+    pub(crate) fn event(&mut self, event: &TuneEvent<'_>) {
         match event {
             TuneEvent::Started { rung, jobs, finished } => {
-                self.stage = match rung {
+                let stage = match rung {
                     Some(rung) => format!("pilots, round {}", rung + 1),
                     None => "full trainings".to_owned(),
                 };
-                (self.done, self.jobs, self.best) = (*finished, jobs + finished, f64::INFINITY);
-                self.bar.set_length(self.jobs as u64);
-                self.bar.set_position(self.done as u64);
-                self.bar.set_message(self.stage.clone());
-                self.bar.enable_steady_tick(Duration::from_millis(250));
-                if !self.quiet {
-                    let earlier = match finished {
-                        0 => String::new(),
-                        count => format!(", {count} of them finished earlier"),
-                    };
-                    self.say(&format!("{}: {}{earlier}", self.stage, self.jobs));
-                }
+                self.stage(&stage, *finished, jobs + finished);
             }
             TuneEvent::Pilot(pilot) => self.step(pilot.valid_nll, None),
             TuneEvent::Final(training) => {
@@ -206,7 +195,24 @@ impl Screen {
         }
     }
 
-    fn step(&mut self, nll: Option<f64>, line: Option<&str>) {
+    /// A stage of `jobs` trainings begins, of which some were finished in an earlier run.
+    pub(crate) fn stage(&mut self, name: &str, finished: usize, jobs: usize) {
+        name.clone_into(&mut self.stage);
+        (self.done, self.jobs, self.best) = (finished, jobs, f64::INFINITY);
+        self.bar.set_length(jobs as u64);
+        self.bar.set_position(finished as u64);
+        self.bar.set_message(self.stage.clone());
+        self.bar.enable_steady_tick(Duration::from_millis(250));
+        if !self.quiet {
+            let earlier = match finished {
+                0 => String::new(),
+                count => format!(", {count} of them finished earlier"),
+            };
+            self.say(&format!("{}: {jobs}{earlier}", self.stage));
+        }
+    }
+
+    pub(crate) fn step(&mut self, nll: Option<f64>, line: Option<&str>) {
         self.done += 1;
         self.best = nll.map_or(self.best, |nll| self.best.min(nll));
         self.bar.set_position(self.done as u64);

@@ -58,14 +58,7 @@ impl Split {
             *(if valid > test { &mut valid } else { &mut test }) -= 1;
         }
 
-        let mut order: Vec<u32> = (0..count).collect();
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        // Fisher–Yates, written out so that an update of `rand` cannot change anyone's split. The index
-        // ⌊u (i+1) / 2⁶⁴⌋ is biased by less than 2⁻³² for tables this size.
-        for i in (1..rows).rev() {
-            let j = (u128::from(rng.next_u64()) * (i as u128 + 1)) >> 64;
-            order.swap(i, j as usize);
-        }
+        let mut order = permutation(count, seed);
         let mut train = order.split_off(valid + test);
         let mut test = order.split_off(valid);
         let mut valid = order;
@@ -74,6 +67,31 @@ impl Split {
             part.shrink_to_fit();
         }
         Ok(Split { train, valid, test })
+    }
+
+    /// `folds` splits whose test parts are disjoint and together hold every row; of the other rows of each, as many
+    /// as a test part has are for validation.
+    pub fn folds(rows: usize, folds: usize, seed: u64) -> Result<Vec<Split>> {
+        if folds < 3 || rows < folds {
+            return Err(Error::setting(
+                "folds",
+                format!("{folds} parts of {rows} rows: 3 parts at the least"),
+            ));
+        }
+        let order = permutation(check(rows, 0.0, 0.0)?, seed);
+        let part = |fold: usize| {
+            let fold = fold % folds;
+            let mut part = order[fold * rows / folds..(fold + 1) * rows / folds].to_vec();
+            part.sort_unstable();
+            part
+        };
+        Ok((0..folds)
+            .map(|fold| {
+                let mut train: Vec<u32> = (2..folds).flat_map(|further| part(fold + further)).collect();
+                train.sort_unstable();
+                Split { train, valid: part(fold + 1), test: part(fold) }
+            })
+            .collect())
     }
 
     /// Deals `rows` rows as scikit-learn's `train_test_split(…, random_state=seed)` does when applied twice, both
@@ -110,6 +128,19 @@ impl Split {
         let valid = take(valid);
         Ok(Split { train, valid, test })
     }
+}
+
+/// The numbers below `count` in random order.
+fn permutation(count: u32, seed: u64) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..count).collect();
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    // Fisher–Yates, written out so that an update of `rand` cannot change anyone's split. The index
+    // ⌊u (i+1) / 2⁶⁴⌋ is biased by less than 2⁻³² for tables this size.
+    for i in (1..order.len()).rev() {
+        let j = (u128::from(rng.next_u64()) * (i as u128 + 1)) >> 64;
+        order.swap(i, j as usize);
+    }
+    order
 }
 
 /// The number of rows, if they suffice for the parts that the fractions ask for.
@@ -218,6 +249,20 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn folds_test_every_row_once(rows in 3_usize..200, folds in 3_usize..12, seed: u64) {
+            prop_assume!(rows >= folds);
+            let splits = Split::folds(rows, folds, seed).unwrap();
+            let mut tested: Vec<u32> = splits.iter().flat_map(|split| split.test.clone()).collect();
+            tested.sort_unstable();
+            prop_assert_eq!(tested, (0..rows as u32).collect::<Vec<_>>());
+            for split in splits {
+                let mut all = [split.train, split.valid, split.test].concat();
+                all.sort_unstable();
+                prop_assert_eq!(all, (0..rows as u32).collect::<Vec<_>>());
+            }
+        }
+
         #[test]
         fn parts_are_disjoint_and_complete(rows in 3_usize..300, valid in 0.0..0.5, test in 0.0..0.5, seed: u64) {
             let split = Split::random(rows, valid, test, seed).unwrap();

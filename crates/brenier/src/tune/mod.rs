@@ -11,9 +11,12 @@
 //! was. Rows of the split's test part decide nothing: each finished model is scored on them once, for the report.
 
 mod journal;
+mod parallel;
 mod search;
 mod space;
 
+pub(crate) use parallel::side_by_side;
+pub(crate) use search::spread;
 pub use search::{SearchControl, TuneEvent, TuneOutcome, search, validation_split};
 pub use space::{Domain, SearchSpace};
 

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::journal::{Entry, Journal};
+use super::parallel::side_by_side;
 use super::{Final, Pilot, SearchSpace, TuneSettings};
 use crate::data::{Split, Table};
 use crate::train::{Checkpoint, Event, Observer, Stop, TrainSettings};
@@ -247,7 +247,8 @@ impl<'a, 'b: 'a> Search<'a, 'b> {
             let journal = &mut self.journal;
             let observer = &mut *self.control.observer;
             side_by_side(
-                &shared,
+                shared.threads,
+                &shared.abandoned,
                 &missing,
                 |&trial| shared.pilot(trial, rung, part, deadline),
                 |pilot| {
@@ -306,7 +307,8 @@ impl<'a, 'b: 'a> Search<'a, 'b> {
         let mut complete = true;
         let mut told = Vec::new();
         side_by_side(
-            &shared,
+            shared.threads,
+            &shared.abandoned,
             &missing,
             |job| shared.training(job.0, job.1, deadline, first == Some(job)),
             |training| {
@@ -455,39 +457,26 @@ impl Shared<'_> {
         };
         let started = Instant::now();
         let fitted = self.fit(&settings, 1.0, deadline, Some(plan));
-        let mut training = Final {
-            trial,
-            repeat,
-            seed: settings.seed,
-            epochs: 0.0,
-            steps: 0,
-            best_step: 0,
-            stop: None,
-            seconds: started.elapsed().as_secs_f64(),
-            valid_nll: None,
-            test_nll: None,
-            failure: None,
-            model: None,
-        };
+        let seconds = started.elapsed().as_secs_f64();
         let (mut cut, mut told) = (false, Vec::new());
-        match fitted {
+        let training = match fitted {
             Ok((posterior, ended, warnings)) => {
                 let model = format!("{name}.brenier");
                 posterior.save(&self.folder.join(&model))?;
-                let summary = &posterior.header().training;
                 cut = ended == Some(Cut::Budget);
-                training.epochs = epochs(&posterior);
-                training.steps = summary.steps;
-                training.best_step = summary.best_step;
-                training.stop = Some(if cut { Stop::Minutes } else { summary.stop });
-                training.valid_nll = Some(valid_nll(&posterior));
-                training.test_nll = self.test_nll(&posterior, &settings)?;
-                training.model = Some(model);
                 told = warnings;
+                let training = Final::of(&posterior, trial, repeat);
+                Final {
+                    stop: if cut { Some(Stop::Minutes) } else { training.stop },
+                    seconds,
+                    test_nll: self.test_nll(&posterior, &settings)?,
+                    model: Some(model),
+                    ..training
+                }
             }
-            Err(Error::Numerical(problem)) => training.failure = Some(problem),
+            Err(Error::Numerical(problem)) => Final::failed(trial, repeat, settings.seed, seconds, problem),
             Err(error) => return Err(error),
-        }
+        };
         if !cut {
             remove(&path);
         }
@@ -510,6 +499,44 @@ impl Shared<'_> {
             Some(_) => posterior.log_density_joint(&target, &given)?.joint(),
         };
         Ok(Some(densities.mean_nll().1))
+    }
+}
+
+impl Final {
+    /// A training by its trial and repeat that came to `posterior`.
+    pub(crate) fn of(posterior: &Posterior, trial: usize, repeat: usize) -> Self {
+        let summary = &posterior.header().training;
+        Self {
+            trial,
+            repeat,
+            seed: posterior.header().seed,
+            epochs: epochs(posterior),
+            steps: summary.steps,
+            best_step: summary.best_step,
+            stop: Some(summary.stop),
+            seconds: 0.0,
+            valid_nll: Some(valid_nll(posterior)),
+            test_nll: None,
+            failure: None,
+            model: None,
+        }
+    }
+
+    fn failed(trial: usize, repeat: usize, seed: u64, seconds: f64, problem: String) -> Self {
+        Self {
+            trial,
+            repeat,
+            seed,
+            epochs: 0.0,
+            steps: 0,
+            best_step: 0,
+            stop: None,
+            seconds,
+            valid_nll: None,
+            test_nll: None,
+            failure: Some(problem),
+            model: None,
+        }
     }
 }
 
@@ -546,56 +573,18 @@ fn by_loss(a: Option<f64>, b: Option<f64>) -> std::cmp::Ordering {
     a.unwrap_or(f64::INFINITY).total_cmp(&b.unwrap_or(f64::INFINITY))
 }
 
-/// Does all `jobs`, each on one thread, and hands the results to `finished` on this thread as they come.
-fn side_by_side<J: Sync, R: Send>(
-    shared: &Shared<'_>,
-    jobs: &[J],
-    work: impl Fn(&J) -> Result<R> + Sync,
-    mut finished: impl FnMut(Result<R>) -> Result<()>,
-) -> Result<()> {
-    let next = AtomicUsize::new(0);
-    let (next, work) = (&next, &work);
-    std::thread::scope(|scope| {
-        let (sender, results) = mpsc::channel();
-        for _ in 0..shared.threads.min(jobs.len()) {
-            let sender = sender.clone();
-            scope.spawn(move || {
-                let pool = match rayon::ThreadPoolBuilder::new().num_threads(1).build() {
-                    Ok(pool) => pool,
-                    Err(error) => {
-                        let _ = sender.send(Err(Error::setting("threads", error.to_string())));
-                        return;
-                    }
-                };
-                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if shared.abandoned.load(Ordering::Relaxed)
-                        || sender.send(pool.install(|| work(job))).is_err()
-                    {
-                        return;
-                    }
-                }
-            });
-        }
-        drop(sender);
-        let mut outcome = Ok(());
-        for result in results {
-            if outcome.is_ok() {
-                outcome = finished(result);
-                shared.abandoned.store(outcome.is_err(), Ordering::Relaxed);
-            }
-        }
-        outcome
-    })
+/// Best, median and worst of figures of which less is better; none of none.
+pub(crate) fn spread(mut values: Vec<f64>) -> Option<[f64; 3]> {
+    values.sort_by(f64::total_cmp);
+    let count = values.len();
+    let median = 0.5 * (values.get(count.checked_sub(1)? / 2)? + values.get(count / 2)?);
+    Some([values[0], median, values[count - 1]])
 }
 
 impl TuneOutcome {
     /// Best, median and worst of a figure over the full trainings that have it.
     pub fn spread(&self, figure: impl Fn(&Final) -> Option<f64>) -> Option<[f64; 3]> {
-        let mut values: Vec<f64> = self.finals.iter().filter_map(figure).collect();
-        values.sort_by(f64::total_cmp);
-        let count = values.len();
-        let median = 0.5 * (values.get(count.checked_sub(1)? / 2)? + values.get(count / 2)?);
-        Some([values[0], median, values[count - 1]])
+        spread(self.finals.iter().filter_map(figure).collect())
     }
 
     /// Every training with its figures and all its settings, as CSV.

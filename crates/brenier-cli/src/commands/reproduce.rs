@@ -1,0 +1,149 @@
+//! `brenier reproduce`: published experiments, run again and set beside their figures.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use brenier::Error;
+use brenier::data::{self, UciSet, uci_sets};
+use brenier::map::Method;
+use brenier::reproduce::{UciControl, UciEvent, UciReproduction, UciResult, UciScore, markdown};
+
+use super::data::fetch_sets;
+use super::fit::stop_on_interrupt;
+use super::tune::Screen;
+use crate::failure::Failure;
+use crate::output;
+use crate::reproduce_args::{ReproduceCommand, UciArguments};
+
+pub(crate) fn run(command: &ReproduceCommand) -> Result<(), Failure> {
+    match command {
+        ReproduceCommand::Uci(arguments) => uci(arguments),
+    }
+}
+
+fn method_name(method: Method) -> &'static str {
+    match method {
+        Method::PcpMap => "pcp-map",
+        Method::CotFlow => "cot-flow",
+    }
+}
+
+fn uci(arguments: &UciArguments) -> Result<(), Failure> {
+    let sets: Vec<&'static UciSet> = match arguments.dataset.as_slice() {
+        [] => uci_sets().iter().collect(),
+        names => names.iter().map(|name| UciSet::find(name)).collect::<Result<_, _>>()?,
+    };
+    let methods = match arguments.method.as_slice() {
+        [] => vec![Method::PcpMap, Method::CotFlow],
+        methods => methods.to_vec(),
+    };
+    let out = &arguments.out;
+    let protocol = arguments.protocol();
+    let data_dir = match &arguments.data_dir {
+        Some(folder) => folder.clone(),
+        None => {
+            let folder = out.join("data");
+            fetch_sets(&sets, &folder, None, arguments.quiet)?;
+            folder
+        }
+    };
+    // Every table is read and checked before the first training.
+    let mut cells = Vec::new();
+    for &set in &sets {
+        for &method in &methods {
+            let cell = UciReproduction::new(set, method, &data_dir, &protocol)?;
+            cells.push((format!("{}-{}", set.name, method_name(method)), cell));
+        }
+    }
+    let stop = stop_on_interrupt()?;
+    if let Some((trial, repeat)) = arguments.row {
+        let [(name, cell)] = cells.as_slice() else {
+            return Err(Failure::Usage("--row needs one --dataset and one --method".to_owned()));
+        };
+        make(out)?;
+        let (model, score) = cell.one(trial, repeat, stop)?;
+        let path = out.join(format!("{name}-{trial}-{repeat}.brenier"));
+        model.save(&path)?;
+        let (header, line) = (score_header(), score_line(&score));
+        output::result(&format!("{header}{line}model {}\n", path.display()))?;
+        return Ok(());
+    }
+    for (name, _) in &cells {
+        let folder = out.join(name);
+        if !arguments.resume && folder.exists() {
+            return Err(Failure::Usage(format!(
+                "{} holds an earlier run: add --resume to go on with it, or choose another --out",
+                folder.display()
+            )));
+        }
+    }
+    make(out)?;
+    let mut results: Vec<UciResult> = Vec::new();
+    for (name, cell) in &cells {
+        if stop.load(std::sync::atomic::Ordering::Relaxed) && !out.join(name).exists() {
+            continue;
+        }
+        if !arguments.quiet {
+            output::note(&format!("{name}:"));
+        }
+        let folder = out.join(name);
+        let mut screen = Screen::new(arguments.quiet, true);
+        let control = UciControl {
+            observer: &mut |event| match event {
+                UciEvent::Search(event) => screen.event(event),
+                UciEvent::Folds(count) => screen.stage("folds", 0, *count),
+                UciEvent::Fold(nll) => screen.step(Some(*nll), None),
+            },
+            stop,
+            folder: &folder,
+            threads: rayon::current_num_threads(),
+        };
+        let (result, outcome) = cell.run(control)?;
+        drop(screen);
+        data::write_bytes(&folder.join("results.csv"), outcome.to_csv().as_bytes())?;
+        let lines: String = result.scores.iter().map(score_line).collect();
+        data::write_bytes(&folder.join("scores.csv"), format!("{}{lines}", score_header()).as_bytes())?;
+        results.push(result);
+        write(out, &results)?;
+    }
+    output::result(&markdown(&results))?;
+    if results.iter().any(|result| !result.complete) || results.len() < cells.len() {
+        output::warning("not everything was run: the same command with --resume goes on");
+    }
+    Ok(())
+}
+
+fn make(folder: &Path) -> Result<(), Error> {
+    std::fs::create_dir_all(folder).map_err(|source| Error::io(folder, "make the folder", source))
+}
+
+/// The table and all figures so far.
+fn write(out: &Path, results: &[UciResult]) -> Result<(), Error> {
+    let json = serde_json::to_string_pretty(results).expect("figures are plain data");
+    data::write_bytes(&out.join("results.json"), json.as_bytes())?;
+    data::write_bytes(&out.join("table.md"), markdown(results).as_bytes())
+}
+
+fn score_header() -> String {
+    "trial,repeat,seed,valid_nll,test_nll,mmd_squared,mmd_root,joint_mmd_root,epochs,steps,seconds\n"
+        .to_owned()
+}
+
+/// Every digit, so that two runs can be told apart or found equal.
+fn score_line(score: &UciScore) -> String {
+    let training = &score.training;
+    let mut line = format!("{},{},{},", training.trial, training.repeat, training.seed);
+    let _ = writeln!(
+        line,
+        "{},{},{},{},{},{},{},{:.2}",
+        training.valid_nll.map(|nll| nll.to_string()).unwrap_or_default(),
+        score.nll,
+        score.mmd.0,
+        score.mmd.1,
+        score.joint_mmd.map(|mmd| mmd.1.to_string()).unwrap_or_default(),
+        training.epochs,
+        training.steps,
+        training.seconds
+    );
+    line
+}

@@ -1,0 +1,7 @@
+//! Published experiments as programs: the protocol, the figures that were printed, and ours beside them.
+
+mod uci;
+
+pub use uci::{
+    Published, UciControl, UciEvent, UciFolds, UciReproduction, UciResult, UciScore, UciSettings, markdown,
+};

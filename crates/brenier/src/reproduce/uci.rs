@@ -1,0 +1,502 @@
+//! The table of six UCI data sets: pilot search, full trainings with several seeds, test NLL and MMD.
+//!
+//! **Units.** The published figures are those of standardised columns: by the training rows where x given y is
+//! estimated, by all rows where (x, y) is. Models here learn the raw table, so that they serve in its own units; with
+//! s the standard deviations of the columns whose density it is, the figure in published units follows exactly,
+//!
+//! NLL_published = NLL_raw − Σⱼ log sⱼ.
+//!
+//! **MMD.** At every test row yᵢ one x̃ᵢ is drawn; compared are the rows (x̃ᵢ, yᵢ) and (xᵢ, yᵢ), in published units, with
+//! the kernel exp(−‖·‖²/2). The formula printed in the paper is MMD²; figures of the size of its table come out as the
+//! root. Both are reported. For joint maps the same with (x̃, ỹ) drawn together is reported besides.
+//!
+//! **Selection** uses the validation rows alone. The test rows are read once for every fully trained model.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::data::{Split, Table, UciSet};
+use crate::diagnose::{Bandwidth, Mmd, Sample, mmd};
+use crate::map::{Method, SampleSettings};
+use crate::train::{Checkpoint, Silent, TrainSettings};
+use crate::tune::{
+    self, Final, SearchControl, SearchSpace, TuneEvent, TuneOutcome, TuneSettings, search, side_by_side,
+};
+use crate::{Error, FitControl, FitSettings, Posterior, Result, fit_split};
+
+/// Seed of the fold that a row belongs to.
+const FOLD_SEED: u64 = 42;
+/// Time between checkpoints of a fold's training.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(30);
+
+/// How the table is reproduced.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct UciSettings {
+    /// The published protocol: its search space, 100 pilots (COT-Flow: 50) each run to its end, the best ten settings
+    /// trained with five seeds each, its schedule. Otherwise a shorter one.
+    pub exact: bool,
+    /// Settings drawn for pilots.
+    pub trials: Option<usize>,
+    /// How many of the best are trained to the end.
+    pub finalists: Option<usize>,
+    /// Seeds with which each of them is trained.
+    pub repeats: Option<usize>,
+    /// Seed of the draws, and the first of the seeds of full trainings.
+    pub seed: u64,
+    /// Parts of a cross-validation with the settings that were chosen; none for 0.
+    pub folds: usize,
+}
+
+/// What surrounds one cell of the table.
+pub struct UciControl<'a> {
+    /// Receives events, on the calling thread.
+    pub observer: &'a mut dyn FnMut(&UciEvent<'_>),
+    /// Set from elsewhere to end with what there is.
+    pub stop: &'a AtomicBool,
+    /// The folder for journal, checkpoints and models of this cell; what it holds of the same run is taken up.
+    pub folder: &'a Path,
+    /// Trainings at a time, one thread each.
+    pub threads: usize,
+}
+
+/// What a cell tells while it is filled.
+#[derive(Debug)]
+pub enum UciEvent<'a> {
+    /// The search goes on.
+    Search(&'a TuneEvent<'a>),
+    /// The cross-validation begins: this many trainings.
+    Folds(usize),
+    /// A fold's test NLL, in published units.
+    Fold(f64),
+}
+
+/// The figures of one fully trained model.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct UciScore {
+    /// The training.
+    #[serde(flatten)]
+    pub training: Final,
+    /// Mean negative log-likelihood of the test rows, in published units.
+    pub nll: f64,
+    /// Distance of draws at the test rows' y and the test rows: (MMD², its root).
+    pub mmd: (f64, f64),
+    /// For joint maps: the same for draws of (x, y).
+    pub joint_mmd: Option<(f64, f64)>,
+}
+
+/// A cross-validated figure.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct UciFolds {
+    /// Test NLL of each fold, in published units.
+    pub nll: Vec<f64>,
+    /// Their mean.
+    pub mean: f64,
+    /// Its standard error, from the scatter of the folds.
+    pub standard_error: f64,
+}
+
+/// One cell of the table.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct UciResult {
+    /// Name of the data set.
+    pub dataset: String,
+    /// The method.
+    pub method: Method,
+    /// Settings of the protocol.
+    pub protocol: UciSettings,
+    /// Whether every training of the protocol ran to its end.
+    pub complete: bool,
+    /// Pilots run.
+    pub pilots: usize,
+    /// Seconds of all trainings on one thread each, pilots included.
+    pub seconds: f64,
+    /// Settings of the model that validation chose.
+    pub chosen: Option<FitSettings>,
+    /// All full trainings, best validation loss first.
+    pub scores: Vec<UciScore>,
+    /// The cross-validation.
+    pub folds: Option<UciFolds>,
+}
+
+/// Published figures: best, median and worst.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Published {
+    /// Mean negative log-likelihood.
+    pub nll: [f64; 3],
+    /// MMD in hundredths, on the scale of the root.
+    pub mmd: [f64; 3],
+}
+
+impl Published {
+    /// The figures printed for a data set.
+    pub fn find(dataset: &str, method: Method) -> Option<Self> {
+        let (nll, mmd) = match (dataset, method) {
+            ("parkinsons", Method::PcpMap) => ([1.59, 1.96, 2.34], [3.3, 3.5, 4.0]),
+            ("white_wine", Method::PcpMap) => ([10.81, 10.99, 12.53], [2.8, 3.1, 3.3]),
+            ("red_wine", Method::PcpMap) => ([8.80, 9.90, 11.08], [4.3, 4.7, 5.5]),
+            ("concrete", Method::PcpMap) => ([0.19, 0.28, 1.18], [2.7, 4.0, 4.8]),
+            ("energy", Method::PcpMap) => ([-1.15, -1.02, 0.30], [1.4, 1.9, 3.8]),
+            ("yacht", Method::PcpMap) => ([-2.76, -2.42, -0.27], [0.7, 1.2, 1.7]),
+            ("parkinsons", Method::CotFlow) => ([1.58, 2.72, 3.27], [3.4, 4.1, 4.8]),
+            ("white_wine", Method::CotFlow) => ([10.45, 10.73, 11.04], [3.0, 3.2, 4.4]),
+            ("red_wine", Method::CotFlow) => ([8.54, 8.71, 9.00], [4.2, 4.6, 6.7]),
+            ("concrete", Method::CotFlow) => ([0.15, 0.21, 0.35], [2.9, 4.3, 7.1]),
+            ("energy", Method::CotFlow) => ([-1.19, -0.83, -0.56], [1.5, 3.1, 7.4]),
+            ("yacht", Method::CotFlow) => ([-3.14, -2.77, -2.38], [1.0, 1.6, 2.7]),
+            _ => return None,
+        };
+        Some(Self { nll, mmd })
+    }
+}
+
+/// A cell of the table, ready to be filled: data, split, and all that its trainings depend on.
+pub struct UciReproduction {
+    set: &'static UciSet,
+    protocol: UciSettings,
+    table: Table,
+    split: Split,
+    base: FitSettings,
+    space: SearchSpace,
+    tune: TuneSettings,
+}
+
+impl UciReproduction {
+    /// Reads the raw table from `folder` and prepares it as published.
+    pub fn new(set: &'static UciSet, method: Method, folder: &Path, protocol: &UciSettings) -> Result<Self> {
+        if (1..3).contains(&protocol.folds) || protocol.folds > set.rows / 10 {
+            return Err(Error::setting(
+                "folds",
+                format!("must be 0, or between 3 and {} for {}", set.rows / 10, set.name),
+            ));
+        }
+        let table = set.prepare(&set.read(folder)?)?;
+        let (target, given) = set.columns(&table);
+        let train = match (protocol.exact, method) {
+            // As the authors' programs: PCP-Map validates every 50 steps with patience 20, COT-Flow every 20 with 10.
+            (true, Method::PcpMap) => {
+                TrainSettings { validate_every: 50, patience: 20, ..Default::default() }
+            }
+            (true, Method::CotFlow) => {
+                TrainSettings { validate_every: 20, patience: 10, ..Default::default() }
+            }
+            (false, _) => TrainSettings { patience: 10, ..Default::default() },
+        };
+        let base = FitSettings {
+            method,
+            target: Some(target),
+            given: Some(given),
+            joint: set.joint,
+            seed: protocol.seed,
+            train,
+            ..Default::default()
+        };
+        let space = match protocol.exact {
+            true => SearchSpace::preset("uci", method)?,
+            false => short_space(method),
+        };
+        // Epochs of a pilot, as published: fewer where there are more rows.
+        let pilot_epochs = match set.name {
+            "parkinsons" | "white_wine" => 3,
+            "red_wine" => 4,
+            _ => 15,
+        };
+        let tune = TuneSettings {
+            trials: Some(protocol.trials.unwrap_or(match (protocol.exact, method) {
+                (true, Method::PcpMap) => 100,
+                (true, Method::CotFlow) => 50,
+                (false, _) => 16,
+            })),
+            pilot_epochs: Some(pilot_epochs),
+            finalists: Some(protocol.finalists.unwrap_or(if protocol.exact { 10 } else { 3 })),
+            repeats: Some(protocol.repeats.unwrap_or(if protocol.exact { 5 } else { 2 })),
+            exact: protocol.exact,
+        };
+        tune.resolved(method)?;
+        let space = SearchSpace::from_toml(space)?;
+        let split = set.split();
+        Ok(Self { set, protocol: protocol.clone(), table, split, base, space, tune })
+    }
+
+    /// Runs what the folder does not hold yet, and scores every fully trained model.
+    pub fn run(&self, control: UciControl<'_>) -> Result<(UciResult, TuneOutcome)> {
+        let UciControl { observer, stop, folder, threads } = control;
+        // No test rows: they must not even be within reach of the search.
+        let split = Split { test: Vec::new(), ..self.split.clone() };
+        let searching = SearchControl {
+            observer: &mut |event| observer(&UciEvent::Search(event)),
+            stop,
+            folder,
+            threads,
+            minutes: None,
+        };
+        let outcome = search(&self.table, &split, &self.base, &self.space, &self.tune, searching)?;
+        let mut scores = Vec::new();
+        for training in &outcome.finals {
+            let Some(name) = &training.model else { continue };
+            let model = Posterior::load(&folder.join(name))?;
+            let units = Units::new(self.set, &self.table, &self.split.train);
+            scores.push(self.score(&model, &units, &self.split.test, training.clone())?);
+        }
+        let chosen = scores.first().map(|best| outcome.trials[best.training.trial].clone());
+        let folds = match &chosen {
+            Some(settings) if self.protocol.folds > 0 && !stop.load(Ordering::Relaxed) => {
+                self.cross_validate(settings, observer, stop, folder, threads)?
+            }
+            _ => None,
+        };
+        let seconds = outcome.pilots.iter().map(|pilot| pilot.seconds);
+        let result = UciResult {
+            dataset: self.set.name.to_owned(),
+            method: self.base.method,
+            protocol: self.protocol.clone(),
+            complete: outcome.complete && (folds.is_some() || self.protocol.folds == 0),
+            pilots: outcome.trials.len(),
+            seconds: seconds.chain(outcome.finals.iter().map(|training| training.seconds)).sum(),
+            chosen,
+            scores,
+            folds,
+        };
+        Ok((result, outcome))
+    }
+
+    /// One full training alone, by its trial and repeat: the same bits as within a run.
+    pub fn one(&self, trial: usize, repeat: usize, stop: &AtomicBool) -> Result<(Posterior, UciScore)> {
+        let trials = self.tune.trials.unwrap_or(1).max(trial + 1);
+        let (_, given) = self.base.columns(self.table.names())?;
+        let drawn = self.space.draw(&self.base, given.len(), trials, self.base.seed)?;
+        let mut settings = drawn[trial].clone();
+        settings.seed = settings.seed.wrapping_add(repeat as u64);
+        let control = FitControl { observer: &mut Silent, stop, checkpoint: None };
+        let (train, valid) = (&self.split.train, &self.split.valid);
+        let model = fit_split(self.table.clone(), train, valid, &settings, control)?.posterior;
+        let training = Final::of(&model, trial, repeat);
+        let units = Units::new(self.set, &self.table, train);
+        let score = self.score(&model, &units, &self.split.test, training)?;
+        Ok((model, score))
+    }
+
+    /// The given and target columns of `rows`.
+    fn sides(&self, rows: &[u32]) -> Result<(Vec<f64>, Vec<f64>)> {
+        let (target, given) = self.base.columns(self.table.names())?;
+        let side = |columns: &[usize]| -> Vec<f64> {
+            let rows = rows.iter().map(|&row| self.table.row(row as usize));
+            rows.flat_map(|row| columns.iter().map(|&column| row[column])).collect()
+        };
+        Ok((side(&target), side(&given)))
+    }
+
+    fn score(&self, model: &Posterior, units: &Units, rows: &[u32], training: Final) -> Result<UciScore> {
+        let (target, given) = self.sides(rows)?;
+        let nll = self.nll(model, units, &target, &given)?;
+        let seed = training.seed;
+        let settings = SampleSettings::default();
+        let drawn = model.sample(&given, rows.len(), 1, seed, &settings)?.values;
+        let truth = units.standardised(&given, &target);
+        let pair = |distance: Mmd| (distance.squared, distance.root);
+        let distance = |drawn: &[f64]| -> Result<(f64, f64)> {
+            let dim = units.mean.len();
+            Ok(pair(mmd(&Sample::new(drawn, dim)?, &Sample::new(&truth, dim)?, Bandwidth::Fixed(1.0))?))
+        };
+        let joint_mmd = match self.set.joint {
+            true => {
+                let draws = model.sample_joint(rows.len(), seed, &settings)?;
+                Some(distance(&units.standardised(&draws.given, &draws.target))?)
+            }
+            false => None,
+        };
+        Ok(UciScore { training, nll, mmd: distance(&units.standardised(&given, &drawn))?, joint_mmd })
+    }
+
+    /// Mean negative log-likelihood in published units.
+    fn nll(&self, model: &Posterior, units: &Units, target: &[f64], given: &[f64]) -> Result<f64> {
+        let densities = match self.set.joint {
+            true => model.log_density_joint(target, given)?.joint(),
+            false => model.log_density(target, given)?,
+        };
+        Ok(densities.mean_nll().0 - units.log_scale(self.set))
+    }
+
+    /// Trains `settings` on every fold's complement; `None` when stopped on the way.
+    fn cross_validate(
+        &self,
+        settings: &FitSettings,
+        observer: &mut dyn FnMut(&UciEvent<'_>),
+        stop: &AtomicBool,
+        folder: &Path,
+        threads: usize,
+    ) -> Result<Option<UciFolds>> {
+        let splits = Split::folds(self.table.rows(), self.protocol.folds, FOLD_SEED)?;
+        observer(&UciEvent::Folds(splits.len()));
+        let jobs: Vec<usize> = (0..splits.len()).collect();
+        let mut nll = vec![None; splits.len()];
+        side_by_side(
+            threads,
+            &AtomicBool::new(false),
+            &jobs,
+            |&fold| Ok((fold, self.fold(settings, &splits[fold], fold, stop, folder)?)),
+            |done| {
+                let (fold, value) = done?;
+                nll[fold] = value;
+                value.into_iter().for_each(|value| observer(&UciEvent::Fold(value)));
+                Ok(())
+            },
+        )?;
+        let Some(nll) = nll.into_iter().collect::<Option<Vec<f64>>>() else { return Ok(None) };
+        let count = nll.len() as f64;
+        let mean = nll.iter().sum::<f64>() / count;
+        let variance = nll.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
+        Ok(Some(UciFolds { nll, mean, standard_error: (variance / count).sqrt() }))
+    }
+
+    /// The test NLL of one fold; `None` when stopped.
+    fn fold(
+        &self,
+        settings: &FitSettings,
+        split: &Split,
+        fold: usize,
+        stop: &AtomicBool,
+        folder: &Path,
+    ) -> Result<Option<f64>> {
+        let name = format!("fold-{fold}-of-{}", self.protocol.folds);
+        let path = folder.join(format!("{name}.brenier"));
+        let model = match path.exists() {
+            true => Posterior::load(&path)?,
+            false if stop.load(Ordering::Relaxed) => return Ok(None),
+            false => {
+                let plan = Checkpoint {
+                    path: folder.join(format!("{name}.checkpoint")),
+                    every: CHECKPOINT_EVERY,
+                    resume: true,
+                    keep: false,
+                    identity: String::new(),
+                };
+                let control = FitControl { observer: &mut Silent, stop, checkpoint: Some(plan) };
+                let table = self.table.clone();
+                let model = fit_split(table, &split.train, &split.valid, settings, control)?.posterior;
+                let blocks = [Some(&model), model.marginal()];
+                if blocks.into_iter().flatten().any(|block| block.header().training.stop.is_resumable()) {
+                    return Ok(None);
+                }
+                model.save(&path)?;
+                model
+            }
+        };
+        let (target, given) = self.sides(&split.test)?;
+        let units = Units::new(self.set, &self.table, &split.train);
+        Ok(Some(self.nll(&model, &units, &target, &given)?))
+    }
+}
+
+/// Widths and rates that did well on small tables, fewer than published.
+fn short_space(method: Method) -> &'static str {
+    match method {
+        Method::PcpMap => {
+            "[network]\n\
+             feature_width = [32, 64, 128]\n\
+             context_width = \"halvings\"\n\
+             depth = [2, 3]\n\
+             [train]\n\
+             batch_size = [32, 64]\n\
+             learning_rate = [0.01, 0.005, 0.002]\n"
+        }
+        Method::CotFlow => {
+            "[network]\n\
+             feature_width = [32, 64]\n\
+             [flow]\n\
+             alpha_transport = { log_uniform = [0.003, 0.1] }\n\
+             alpha_hjb = { log_uniform = [0.03, 0.5] }\n\
+             [train]\n\
+             batch_size = [32, 64]\n\
+             learning_rate = [0.01, 0.005]\n"
+        }
+    }
+}
+
+/// The published units of a table whose columns are (y, x): mean and standard deviation of every column.
+struct Units {
+    mean: Vec<f64>,
+    deviation: Vec<f64>,
+    given: usize,
+}
+
+impl Units {
+    /// By the `train` rows where x given y is estimated, by all rows where (x, y) is.
+    fn new(set: &UciSet, table: &Table, train: &[u32]) -> Self {
+        let all: Vec<u32> = (0..table.rows() as u32).collect();
+        let rows = if set.joint { &all } else { train };
+        let count = rows.len() as f64;
+        let moment = |column: usize, of: &dyn Fn(f64) -> f64| {
+            rows.iter().map(|&row| of(table.value(row as usize, column))).sum::<f64>() / count
+        };
+        let mean: Vec<f64> = (0..table.columns()).map(|column| moment(column, &|value| value)).collect();
+        let deviation = (0..table.columns())
+            .map(|column| moment(column, &|value| (value - mean[column]).powi(2)).sqrt())
+            .collect();
+        Self { mean, deviation, given: table.columns() - set.targets }
+    }
+
+    /// Σ log s over the columns whose density is estimated.
+    fn log_scale(&self, set: &UciSet) -> f64 {
+        let from = if set.joint { 0 } else { self.given };
+        self.deviation[from..].iter().map(|deviation| deviation.ln()).sum()
+    }
+
+    /// Rows (y, x).
+    fn standardised(&self, given: &[f64], target: &[f64]) -> Vec<f64> {
+        let targets = self.mean.len() - self.given;
+        let rows = given.chunks_exact(self.given).zip(target.chunks_exact(targets));
+        rows.flat_map(|(y, x)| {
+            let row = y.iter().chain(x).zip(self.mean.iter().zip(&self.deviation));
+            row.map(|(value, (mean, deviation))| (value - mean) / deviation)
+        })
+        .collect()
+    }
+}
+
+impl UciResult {
+    /// Best, median and worst of a figure.
+    pub fn spread(&self, figure: impl Fn(&UciScore) -> f64) -> Option<[f64; 3]> {
+        tune::spread(self.scores.iter().map(figure).collect())
+    }
+}
+
+/// The table as Markdown: ours beside the published figures.
+pub fn markdown(results: &[UciResult]) -> String {
+    let mut text = String::from(
+        "| data set | method | NLL: best / median / worst | published | chosen by validation | root MMD ×10⁻²: best / \
+         median / worst | published | MMD² ×10⁻⁴: best | 10 folds |\n|---|---|---|---|---:|---|---|---:|---:|\n",
+    );
+    let folds = results.iter().filter_map(|result| result.folds.as_ref()).map(|folds| folds.nll.len()).next();
+    text = text.replace("10 folds", &folds.map_or("folds".to_owned(), |folds| format!("{folds} folds")));
+    for result in results {
+        let triple = |figures: Option<[f64; 3]>, digits: usize| match figures {
+            Some(figures) => figures.map(|value| format!("{value:.digits$}")).join(" / "),
+            None => "none".to_owned(),
+        };
+        let published = Published::find(&result.dataset, result.method);
+        let method = if result.method == Method::PcpMap { "PCP-Map" } else { "COT-Flow" };
+        let _ = writeln!(
+            text,
+            "| {} | {method}{} | {} | {} | {} | {} | {} | {} | {} |",
+            result.dataset.replace('_', " "),
+            if result.complete { "" } else { " (unfinished)" },
+            triple(result.spread(|score| score.nll), 2),
+            triple(published.map(|published| published.nll), 2),
+            result.scores.first().map_or("none".to_owned(), |score| format!("{:.2}", score.nll)),
+            triple(result.spread(|score| 100.0 * score.mmd.1), 1),
+            triple(published.map(|published| published.mmd), 1),
+            result
+                .spread(|score| 1e4 * score.mmd.0)
+                .map_or("none".to_owned(), |all| format!("{:.1}", all[0])),
+            result.folds.as_ref().map_or("–".to_owned(), |folds| {
+                format!("{:.2} ± {:.2}", folds.mean, folds.standard_error)
+            }),
+        );
+    }
+    text
+}
