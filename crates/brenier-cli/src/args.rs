@@ -7,6 +7,7 @@ use brenier::diagnose::Bandwidth;
 use brenier::map::Method;
 use brenier::map::cot::CotSettings;
 use brenier::map::pcp::{Convexity, Initialisation, OutputActivation, Solver};
+use brenier::train::Schedule;
 use brenier::transform::{ColumnSettings, PcaSettings, Scaling};
 use brenier::tune::TuneSettings;
 use brenier::{FitSettings, Units};
@@ -432,6 +433,10 @@ pub(crate) struct SettingFlags {
     /// Steps between validations [default: by the number of validation rows]
     #[arg(long, value_name = "STEPS", help_heading = "Training")]
     validate_every: Option<usize>,
+    /// How the learning rate falls: plateau drops it when validations bring nothing better and ends the run at the
+    /// last drop; cosine lowers it to zero over all --epochs [default: plateau]
+    #[arg(long, help_heading = "Training", value_parser = one_of::<Schedule>(&["plateau", "cosine"]))]
+    schedule: Option<Schedule>,
     /// Validations without improvement before the step size drops [default: 20]
     #[arg(long, value_name = "N", help_heading = "Training")]
     patience: Option<u32>,
@@ -503,6 +508,7 @@ impl SettingFlags {
         fill(&mut train.learning_rate, self.learning_rate);
         set(&mut train.epochs, self.epochs);
         set(&mut train.validate_every, self.validate_every);
+        set(&mut train.schedule, self.schedule);
         set(&mut train.patience, self.patience);
         set(&mut train.drop_factor, self.drop_factor);
         set(&mut train.max_drops, self.max_drops);

@@ -156,7 +156,7 @@ impl Published {
 
 /// A cell of the table, ready to be filled: data, split, and all that its trainings depend on.
 pub struct UciReproduction {
-    set: &'static UciSet,
+    set: UciSet,
     protocol: UciSettings,
     table: Table,
     split: Split,
@@ -167,14 +167,19 @@ pub struct UciReproduction {
 
 impl UciReproduction {
     /// Reads the raw table from `folder` and prepares it as published.
-    pub fn new(set: &'static UciSet, method: Method, folder: &Path, protocol: &UciSettings) -> Result<Self> {
+    pub fn new(set: &UciSet, method: Method, folder: &Path, protocol: &UciSettings) -> Result<Self> {
+        let table = set.prepare(&set.read(folder)?)?;
+        Self::with_table(set, method, table, protocol)
+    }
+
+    /// As [`new`](Self::new), with a prepared table.
+    fn with_table(set: &UciSet, method: Method, table: Table, protocol: &UciSettings) -> Result<Self> {
         if (1..3).contains(&protocol.folds) || protocol.folds > set.rows / 10 {
             return Err(Error::setting(
                 "folds",
                 format!("must be 0, or between 3 and {} for {}", set.rows / 10, set.name),
             ));
         }
-        let table = set.prepare(&set.read(folder)?)?;
         let (target, given) = set.columns(&table);
         let train = match (protocol.exact, method) {
             // As the authors' programs: PCP-Map validates every 50 steps with patience 20, COT-Flow every 20 with 10.
@@ -219,7 +224,7 @@ impl UciReproduction {
         tune.resolved(method)?;
         let space = SearchSpace::from_toml(space)?;
         let split = set.split();
-        Ok(Self { set, protocol: protocol.clone(), table, split, base, space, tune })
+        Ok(Self { set: set.clone(), protocol: protocol.clone(), table, split, base, space, tune })
     }
 
     /// Runs what the folder does not hold yet, and scores every fully trained model.
@@ -239,7 +244,7 @@ impl UciReproduction {
         for training in &outcome.finals {
             let Some(name) = &training.model else { continue };
             let model = Posterior::load(&folder.join(name))?;
-            let units = Units::new(self.set, &self.table, &self.split.train);
+            let units = Units::new(&self.set, &self.table, &self.split.train);
             scores.push(self.score(&model, &units, &self.split.test, training.clone())?);
         }
         let chosen = scores.first().map(|best| outcome.trials[best.training.trial].clone());
@@ -275,7 +280,7 @@ impl UciReproduction {
         let (train, valid) = (&self.split.train, &self.split.valid);
         let model = fit_split(self.table.clone(), train, valid, &settings, control)?.posterior;
         let training = Final::of(&model, trial, repeat);
-        let units = Units::new(self.set, &self.table, train);
+        let units = Units::new(&self.set, &self.table, train);
         let score = self.score(&model, &units, &self.split.test, training)?;
         Ok((model, score))
     }
@@ -318,7 +323,7 @@ impl UciReproduction {
             true => model.log_density_joint(target, given)?.joint(),
             false => model.log_density(target, given)?,
         };
-        Ok(densities.mean_nll().0 - units.log_scale(self.set))
+        Ok(densities.mean_nll().0 - units.log_scale(&self.set))
     }
 
     /// Trains `settings` on every fold's complement; `None` when stopped on the way.
@@ -387,7 +392,7 @@ impl UciReproduction {
             }
         };
         let (target, given) = self.sides(&split.test)?;
-        let units = Units::new(self.set, &self.table, &split.train);
+        let units = Units::new(&self.set, &self.table, &split.train);
         Ok(Some(self.nll(&model, &units, &target, &given)?))
     }
 }
@@ -499,4 +504,109 @@ pub fn markdown(results: &[UciResult]) -> String {
         );
     }
     text
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::data::uci_sets;
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+    use rand_distr::StandardNormal;
+
+    /// y ~ N(3, 2²) and x | y ~ N(5 y, 0.3²): in units of the columns' deviations the NLL is known.
+    fn cell(joint: bool, method: Method, protocol: &UciSettings) -> UciReproduction {
+        let rows = 400;
+        let mut set = uci_sets()[0].clone();
+        (set.joint, set.rows, set.targets) = (joint, rows, 1);
+        let mut rng = ChaCha8Rng::seed_from_u64(5);
+        let values = (0..rows)
+            .flat_map(|_| {
+                let y = 3.0 + 2.0 * rng.sample::<f64, _>(StandardNormal);
+                [y, 5.0 * y + 0.3 * rng.sample::<f64, _>(StandardNormal)]
+            })
+            .collect();
+        let table = Table::new(vec!["y".into(), "x".into()], values).unwrap();
+        UciReproduction::with_table(&set, method, table, protocol).unwrap()
+    }
+
+    fn run(cell: &UciReproduction, folder: &Path, threads: usize) -> UciResult {
+        let stop = AtomicBool::new(false);
+        let control = UciControl { observer: &mut |_| {}, stop: &stop, folder, threads };
+        cell.run(control).unwrap().0
+    }
+
+    #[test]
+    fn a_cell_is_scored_in_published_units_and_any_row_comes_out_again() {
+        let protocol = UciSettings {
+            trials: Some(2),
+            finalists: Some(1),
+            repeats: Some(2),
+            folds: 3,
+            ..Default::default()
+        };
+        for joint in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut cell = cell(joint, Method::PcpMap, &protocol);
+            cell.base.train.epochs = 25;
+            let result = run(&cell, &folder.path().join("a"), 2);
+            assert!(result.complete);
+            assert_eq!(result.scores.len(), 2);
+            // −log N(·; 0.3²) + log(sd of x), and the entropy of a standard normal for y.
+            let entropy = 0.5 * (std::f64::consts::TAU.ln() + 1.0);
+            let truth = entropy + (0.3_f64 / 10.0).ln() + if joint { entropy } else { 0.0 };
+            let chosen = &result.scores[0];
+            assert!((chosen.nll - truth).abs() < 0.5, "{} {truth}", chosen.nll);
+            assert!((chosen.mmd.1.powi(2) - chosen.mmd.0).abs() < 1e-12 && chosen.mmd.1 < 0.05);
+            assert_eq!(chosen.joint_mmd.is_some(), joint);
+            let folds = result.folds.as_ref().unwrap();
+            assert!((folds.mean - truth).abs() < 0.5 && folds.standard_error > 0.0);
+
+            // Again from the folder, and from nothing on one thread: the same figures.
+            assert_eq!(run(&cell, &folder.path().join("a"), 2), result);
+            let again = run(&cell, &folder.path().join("b"), 1);
+            let bits = |result: &UciResult| -> Vec<u64> {
+                let scores = result.scores.iter().flat_map(|score| [score.nll, score.mmd.0]);
+                scores.chain(result.folds.as_ref().unwrap().nll.clone()).map(f64::to_bits).collect()
+            };
+            assert_eq!(bits(&again), bits(&result));
+            let (trial, repeat) = (chosen.training.trial, chosen.training.repeat);
+            let (_, alone) = cell.one(trial, repeat, &AtomicBool::new(false)).unwrap();
+            assert_eq!(alone.nll.to_bits(), chosen.nll.to_bits());
+            assert_eq!(alone.mmd, chosen.mmd);
+            let table = markdown(&[result]);
+            assert!(
+                table.contains("| parkinsons | PCP-Map |") && table.contains("1.59 / 1.96 / 2.34"),
+                "{table}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_run_told_to_stop_says_that_it_is_not_complete() {
+        let folder = tempfile::tempdir().unwrap();
+        let cell = cell(false, Method::CotFlow, &UciSettings::default());
+        let stop = AtomicBool::new(true);
+        let path = folder.path().join("a");
+        let control = UciControl { observer: &mut |_| {}, stop: &stop, folder: &path, threads: 1 };
+        let result = cell.run(control).unwrap().0;
+        assert!(!result.complete && result.scores.is_empty());
+        assert!(markdown(&[result]).contains("COT-Flow (unfinished) | none"));
+    }
+
+    #[test]
+    fn every_cell_has_published_figures_and_wrong_folds_are_refused() {
+        for set in uci_sets() {
+            for method in [Method::PcpMap, Method::CotFlow] {
+                let published = Published::find(set.name, method).unwrap();
+                assert!(published.nll.is_sorted() && published.mmd.is_sorted());
+            }
+        }
+        let table = Table::new(vec!["y".into(), "x".into()], vec![0.0; 4]).unwrap();
+        let protocol = UciSettings { folds: 2, ..Default::default() };
+        let error =
+            UciReproduction::with_table(&uci_sets()[5], Method::PcpMap, table, &protocol).err().unwrap();
+        assert!(error.to_string().contains("between 3 and 30"), "{error}");
+    }
 }

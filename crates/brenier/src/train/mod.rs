@@ -10,4 +10,4 @@ pub use adam::{Adam, AdamSettings};
 pub use checkpoint::Checkpoint;
 pub use observe::{Event, Observer, Progress, Silent, Stop};
 pub use run::{Control, Dataset, Outcome, train};
-pub use settings::TrainSettings;
+pub use settings::{Schedule, TrainSettings};

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::checkpoint::{self, Checkpoint};
 use super::observe::{Event, Observer, Progress, Stop};
-use super::{Adam, TrainSettings};
+use super::{Adam, Schedule, TrainSettings};
 use crate::map::Trainable;
 use crate::{Error, Result};
 
@@ -236,7 +236,24 @@ impl<M: Trainable<f32>> Run<'_, '_, M> {
         self.order.shuffle(&mut rng);
     }
 
+    /// Epochs that are over.
+    fn elapsed_epochs(&self) -> f64 {
+        f64::from(self.state.epoch) + self.state.position as f64 / self.train_rows.len() as f64
+    }
+
+    /// Step size of the next step.
+    fn learning_rate(&self) -> f64 {
+        match self.settings.schedule {
+            Schedule::Plateau => self.state.learning_rate,
+            Schedule::Cosine => {
+                let over = self.elapsed_epochs() / f64::from(self.settings.epochs);
+                0.5 * self.state.learning_rate * (1.0 + (std::f64::consts::PI * over).cos())
+            }
+        }
+    }
+
     fn step(&mut self) {
+        let learning_rate = self.learning_rate();
         let state = &mut self.state;
         let rows = self.batch.min(self.order.len() - state.position);
         let index = &self.order[state.position..state.position + rows];
@@ -246,7 +263,7 @@ impl<M: Trainable<f32>> Run<'_, '_, M> {
         self.control.observer.stepped(state.step);
         match self.map.adjoints(&mut self.workspace) {
             Ok(loss) if loss.is_finite() => {
-                self.adam.step(self.map, &self.workspace, state.learning_rate);
+                self.adam.step(self.map, &self.workspace, learning_rate);
                 state.running.0 += loss * rows as f64;
                 state.running.1 += rows as u64;
             }
@@ -303,16 +320,17 @@ impl<M: Trainable<f32>> Run<'_, '_, M> {
         } else {
             self.state.idle += 1;
         }
+        let (learning_rate, epoch) = (self.learning_rate(), self.elapsed_epochs());
         let state = &mut self.state;
         let (sum, rows) = std::mem::take(&mut state.running);
         if finite && rows > 0 {
             let progress = Progress {
                 step: state.step,
-                epoch: f64::from(state.epoch) + state.position as f64 / self.train_rows.len() as f64,
+                epoch,
                 train_nll: sum / rows as f64,
                 valid_nll,
                 best_valid_nll: state.best_valid.unwrap_or(valid_nll),
-                learning_rate: state.learning_rate,
+                learning_rate,
                 drops: state.drops,
             };
             state.history.push(progress);
@@ -325,7 +343,7 @@ impl<M: Trainable<f32>> Run<'_, '_, M> {
 
     /// Drops the learning rate on a plateau; the last drop ends the run.
     fn schedule(&mut self) {
-        if self.state.idle < self.settings.patience {
+        if self.settings.schedule == Schedule::Cosine || self.state.idle < self.settings.patience {
             return;
         }
         self.state.idle = 0;

@@ -5,12 +5,25 @@ use serde::{Deserialize, Serialize};
 use super::AdamSettings;
 use crate::{Error, Result};
 
+/// How the learning rate falls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Schedule {
+    /// It drops when validations bring nothing better, and the last drop ends the run.
+    #[default]
+    Plateau,
+    /// λ ½ (1 + cos πt) where t is the part of the epochs that is over: the run lasts all its epochs, and is best when
+    /// it ends.
+    Cosine,
+}
+
 /// How a map is trained.
 ///
 /// Minibatch Adam; every [`validate_every`](Self::validate_every) steps the validation rows are scored, the
-/// best weights copied, and the learning rate multiplied by [`drop_factor`](Self::drop_factor) when
-/// [`patience`](Self::patience) validations in a row brought nothing better. The run ends at the drop number
-/// [`max_drops`](Self::max_drops), after [`epochs`](Self::epochs) epochs or [`minutes`](Self::minutes) minutes.
+/// best weights copied, and, unless the [`schedule`](Self::schedule) says otherwise, the learning rate multiplied by
+/// [`drop_factor`](Self::drop_factor) when [`patience`](Self::patience) validations in a row brought nothing better. The
+/// run ends at the drop number [`max_drops`](Self::max_drops), after [`epochs`](Self::epochs) epochs or
+/// [`minutes`](Self::minutes) minutes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainSettings {
@@ -18,6 +31,8 @@ pub struct TrainSettings {
     pub batch_size: Option<usize>,
     /// Adam's step size at the start; `None` chooses by the method.
     pub learning_rate: Option<f64>,
+    /// How the learning rate falls.
+    pub schedule: Schedule,
     /// Passes over the training rows at the most.
     pub epochs: u32,
     /// Steps between validations; 0 chooses at least 50, and as many as keep validation below a fifth of the time.
@@ -45,6 +60,7 @@ impl Default for TrainSettings {
         Self {
             batch_size: None,
             learning_rate: None,
+            schedule: Schedule::Plateau,
             epochs: 1000,
             validate_every: 0,
             patience: 20,
