@@ -4,10 +4,12 @@
 //! are those of Okabe and Ito, which colour-blind readers can tell apart.
 
 mod canvas;
+mod curves;
 pub mod density;
 mod pairs;
 mod panels;
 
 pub use canvas::{Colour, PALETTE, PictureSize};
+pub use curves::{Curve, CurvePlot};
 pub use pairs::{PairPlot, SampleLayer};
 pub use panels::{ConditionalPanel, ConditionalPanels};
