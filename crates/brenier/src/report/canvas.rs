@@ -6,7 +6,7 @@ use plotters::style::{
     Color, FontDesc, FontFamily, FontStyle, FontTransform, RGBColor, ShapeStyle, TextStyle,
 };
 
-use super::density::{Contour, quantile};
+use super::density::{Contour, quantiles};
 
 /// Red, green, blue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -397,10 +397,8 @@ fn round_ticks(low: f64, high: f64, most: usize, exponent: i32) -> Vec<(f64, Str
 }
 
 /// Limits that show the bulk of `values` (all but one in a thousand at either end) and all of `marks`.
-pub(super) fn limits(values: &[f64], marks: &[f64]) -> (f64, f64) {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let bounds = [quantile(&sorted, 0.001), quantile(&sorted, 0.999)];
+pub(super) fn limits(values: &[f64], weights: Option<&[f64]>, marks: &[f64]) -> (f64, f64) {
+    let bounds = quantiles(values, weights, [0.001, 0.999]);
     let low = marks.iter().copied().fold(bounds[0], f64::min);
     let high = marks.iter().copied().fold(bounds[1], f64::max);
     let middle = 0.5 * low + 0.5 * high;
@@ -617,6 +615,21 @@ pub(super) fn clipped(points: &[[f64; 2]], from: [f64; 2], to: [f64; 2]) -> Vec<
     pieces
 }
 
+/// `count` numbers out of `0..weights.len()`, each as often as its weight says (systematic resampling, without chance).
+pub(super) fn resampled(weights: &[f64], count: usize) -> Vec<usize> {
+    let step = weights.iter().sum::<f64>() / count as f64;
+    let (mut next, mut reached) = (0.5 * step, 0.0);
+    let mut chosen = Vec::with_capacity(count);
+    for (i, weight) in weights.iter().enumerate() {
+        reached += weight;
+        while next < reached && chosen.len() < count {
+            chosen.push(i);
+            next += step;
+        }
+    }
+    chosen
+}
+
 /// At most `most` of `0..count`, evenly spread.
 pub(super) fn thinned(count: usize, most: usize) -> impl Iterator<Item = usize> {
     let kept = count.min(most);
@@ -673,9 +686,15 @@ mod tests {
     }
 
     #[test]
+    fn resampling_follows_the_weights() {
+        assert_eq!(resampled(&[1.0, 0.0, 2.0, 1.0], 4), [0, 2, 2, 3]);
+        assert_eq!(resampled(&[0.1; 10], 10), (0..10).collect::<Vec<_>>());
+    }
+
+    #[test]
     fn limits_are_never_empty() {
         for value in [0.0, 1.0, -3e9, 1e-300, 1e300] {
-            let (low, high) = limits(&[value], &[]);
+            let (low, high) = limits(&[value], None, &[]);
             assert!(low < value && value < high && high.is_finite());
         }
     }
