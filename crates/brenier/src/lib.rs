@@ -33,7 +33,7 @@
 //!
 //! The modules follow the data: [`data`] (tables) → [`transform`] (invertible steps with log-determinants) →
 //! [`map`] (the transport maps and their derivatives) ← [`train`] → [`store`] (the model file) → [`Posterior`] →
-//! [`diagnose`] (two-sample tests, calibration) → [`report`] (pictures). [`tune`] searches for good settings.
+//! [`diagnose`] (two-sample tests, calibration) → [`mod@check`] (one verdict) → [`report`] (pictures and a page). [`tune`] searches for good settings.
 //! [`simulate`] makes tables from models, and [`abc`] finds particles by simulation alone.
 
 mod error;
@@ -42,6 +42,7 @@ mod kernel;
 mod posterior;
 
 pub mod abc;
+pub mod check;
 pub mod data;
 pub mod demo;
 pub mod diagnose;

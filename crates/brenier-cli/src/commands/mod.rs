@@ -1,6 +1,8 @@
 //! One file per command: read, call the library, write.
 
 pub(crate) mod abc;
+pub(crate) mod calibrate;
+pub(crate) mod check;
 pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod data;
