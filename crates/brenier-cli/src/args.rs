@@ -14,7 +14,9 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::de::DeserializeOwned;
 
-use crate::check_args::{CALIBRATE_HELP, CHECK_HELP, CalibrateArguments, CheckArguments};
+use crate::check_args::{
+    CALIBRATE_HELP, CHECK_HELP, CalibrateArguments, CheckArguments, REPORT_HELP, ReportArguments,
+};
 use crate::model_args::{ABC_HELP, AbcArguments, SIMULATE_HELP, SimulateArguments};
 
 const AFTER_HELP: &str = "\
@@ -204,6 +206,9 @@ pub(crate) enum Command {
     /// Tell whether a model can be trusted, from held-out pairs
     #[command(after_help = CHECK_HELP)]
     Check(CheckArguments),
+    /// Write a page about a model: verdict, calibration, posteriors, how to reproduce
+    #[command(after_help = REPORT_HELP)]
+    Report(Box<ReportArguments>),
     /// Tell whether draws of any program at many pairs are calibrated
     #[command(after_help = CALIBRATE_HELP)]
     Calibrate(CalibrateArguments),

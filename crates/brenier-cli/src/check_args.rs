@@ -8,7 +8,7 @@ use brenier::simulate::MODELS;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use crate::args::ThreadArguments;
+use crate::args::{ObservationArguments, ThreadArguments};
 
 pub(crate) const CHECK_HELP: &str = "\
 The table holds pairs (x, y) that the fit has not seen, a thousand or so, with the model's columns.
@@ -39,6 +39,17 @@ the log density of each draw allows expected coverage too, if PAIRS has one with
 Examples:
   brenier calibrate pairs.csv draws.parquet --target theta1..theta3 --given s1..s9
   brenier calibrate pairs.csv draws.csv --target theta --log-density log_q --json calibration.json";
+
+pub(crate) const REPORT_HELP: &str = "\
+Examples:
+  brenier report model.brenier held_out.csv --out report.html
+  brenier report model.brenier held_out.csv --at y1=0.3,y2=-1 --out report.html
+  brenier report lv.brenier held_out.parquet --given observed.csv --simulator lotka-volterra --out report.html
+
+One file that needs nothing else: the verdict of brenier check and its reasons, what was learned from what, the
+posterior at chosen observations, calibration, predictives, the map's certificates, the training, and how to make it
+all again. Without --given, --at and --row the posteriors at two held-out rows are shown. A table of observations
+that has the target columns too shows them as the truth.";
 
 /// What both commands that check a model have in common.
 #[derive(Args)]
@@ -126,6 +137,23 @@ pub(crate) struct CheckArguments {
     /// Tell the verdict by the exit code: 0, 3 or 4
     #[arg(long)]
     pub(crate) strict: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct ReportArguments {
+    #[command(flatten)]
+    pub(crate) checking: CheckingArguments,
+    /// Page to write (HTML)
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) out: PathBuf,
+    /// Heading of the page
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) title: Option<String>,
+    #[command(flatten)]
+    pub(crate) observations: ObservationArguments,
+    /// Row, from 1, of the held-out table at which the posterior is shown; may be given more than once
+    #[arg(long = "row", value_name = "N")]
+    pub(crate) rows: Vec<usize>,
 }
 
 #[derive(Args)]

@@ -11,6 +11,7 @@ pub(crate) mod density;
 pub(crate) mod fit;
 pub(crate) mod info;
 pub(crate) mod mode;
+pub(crate) mod report;
 pub(crate) mod sample;
 pub(crate) mod simulate;
 pub(crate) mod straightness;
