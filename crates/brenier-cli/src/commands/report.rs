@@ -6,7 +6,7 @@ use brenier::check::Predictive;
 use brenier::data::{self, ReadOptions, write_bytes};
 use brenier::map::SampleSettings;
 use brenier::report::{ObservationView, ReportPage};
-use brenier::{Error, ModeSettings, Posterior};
+use brenier::{Error, ModeSettings, Posterior, Units};
 
 use super::check::{Checked, Screen};
 use crate::check_args::ReportArguments;
@@ -147,7 +147,9 @@ fn completed(
     let (count, n) = (views.len(), model.target_names().len());
     let given: Vec<f64> = views.iter().flat_map(|view| view.given.iter().copied()).collect();
     let draws = model.sample(&given, count, DRAWS, settings.seed, &SampleSettings::default())?;
-    let modes = model.mode(&given, count, settings.seed, &ModeSettings::default())?;
+    // In the coordinates of the plot's axes, which are logarithmic where the support is.
+    let how = ModeSettings { units: Units::Standardised, ..ModeSettings::default() };
+    let modes = model.mode(&given, count, settings.seed, &how)?;
     for ((view, draws), mode) in views.iter_mut().zip(draws.values.chunks_exact(DRAWS * n)).zip(modes) {
         view.draws = draws.to_vec();
         view.mode = Some(mode.point);

@@ -18,7 +18,10 @@ pub(super) struct HeldOut {
     pub(super) rows: usize,
     pub(super) target: Vec<f64>,
     pub(super) given: Vec<f64>,
+    /// Of the target and given columns, in the model's order.
     pub(super) sha256: String,
+    /// The same in the table's order: a fit may have seen them either way.
+    pub(super) sha256_in_order: String,
 }
 
 impl HeldOut {
@@ -55,7 +58,15 @@ impl HeldOut {
         let side = |columns: &[usize]| -> Vec<f64> {
             table.iter().flat_map(|row| columns.iter().map(|&column| row[column])).collect()
         };
-        Ok(Self { rows: table.rows(), target: side(&target), given: side(&given), sha256: all.hash() })
+        let mut in_order = [target.as_slice(), &given].concat();
+        in_order.sort_unstable();
+        Ok(Self {
+            rows: table.rows(),
+            target: side(&target),
+            given: side(&given),
+            sha256: all.hash(),
+            sha256_in_order: table.select_columns(&in_order).hash(),
+        })
     }
 
     /// At most [`CheckSettings::pairs`] of the usable rows, by chance, in the table's order.

@@ -155,8 +155,14 @@ impl Verdict {
         learning(found, &mut findings);
         members(found, &mut findings);
         let mut findings = findings.0;
-        findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-        let worst = findings.first().map_or(Severity::Good, |finding| finding.severity);
+        // What is good to know, and changes nothing, comes last.
+        findings.sort_by_key(|finding| match finding.severity {
+            Severity::Bad => 0,
+            Severity::Care => 1,
+            Severity::Good => 2,
+            Severity::Note => 3,
+        });
+        let worst = findings.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Good);
         let trust = match worst {
             Severity::Good | Severity::Note => Trust::Trustworthy,
             Severity::Care => Trust::Care,
@@ -258,7 +264,10 @@ fn calibration(found: &Calibration, names: &[String], block: &str, findings: &mu
             Topic::Calibration,
             format!(
                 "{block}{} is not calibrated: {} ({coverage}; coverage off by up to {:.1} points, {}{how})",
-                quantity_name(check.quantity, names),
+                match check.quantity {
+                    Quantity::Parameter(_) => format!("\"{}\"", quantity_name(check.quantity, names)),
+                    _ => quantity_name(check.quantity, names),
+                },
                 check.reading(),
                 100.0 * deviation,
                 probability(check.adjusted_p_value)

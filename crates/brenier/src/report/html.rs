@@ -47,6 +47,8 @@ pub struct TextTable {
 /// A piece of a section.
 #[derive(Clone, Debug)]
 pub enum Block {
+    /// A heading within the section.
+    Heading(String),
     /// A paragraph.
     Text(String),
     /// A list.
@@ -100,6 +102,7 @@ impl Html {
 
     fn block(&mut self, block: &Block) {
         match block {
+            Block::Heading(text) => self.element("h3", text),
             Block::Text(text) => self.element("p", text),
             Block::List(items) => {
                 self.raw("<ul>\n");
@@ -124,7 +127,7 @@ impl Html {
         let number = self.pictures;
         let _ = writeln!(
             self.text,
-            "<figure>\n<div class=\"picture\">{}</div>\n<figcaption><b>{}.</b> {}</figcaption>\n</figure>",
+            "<figure>\n<div class=\"picture\" tabindex=\"0\">{}</div>\n<figcaption><b>{}.</b> {}</figcaption>\n</figure>",
             spoken(&picture.svg, number, &picture.title, &picture.caption),
             escaped(&picture.title),
             escaped(&picture.caption)
@@ -132,7 +135,8 @@ impl Html {
     }
 
     pub(super) fn table(&mut self, table: &TextTable) {
-        self.raw("<div class=\"wide\" tabindex=\"0\"><table>\n");
+        let class = if table.header.is_empty() { " class=\"facts\"" } else { "" };
+        let _ = writeln!(self.text, "<div class=\"wide\" tabindex=\"0\"><table{class}>");
         self.element("caption", &table.caption);
         if !table.header.is_empty() {
             self.raw("<thead><tr>");
@@ -168,11 +172,12 @@ fn spoken(svg: &str, number: usize, title: &str, description: &str) -> String {
     let (width, height) = (number_of("width").unwrap_or(400.0), number_of("height").unwrap_or(300.0));
     let view = head.split("viewBox=\"").nth(1).and_then(|rest| rest.split('"').next());
     let view = view.map_or_else(|| format!("0 0 {width} {height}"), str::to_owned);
-    // Text of a wide picture on a narrow screen stays legible: the figure scrolls instead.
-    let least = width.min(0.8 * width.max(300.0));
+    // Text of a wide picture on a narrow screen stays legible: the figure scrolls instead. On a wide one it grows to
+    // the size of the text around it.
+    let (least, most) = (0.8 * width, 1.3 * width);
     let head = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"{}\" role=\"img\" \
-         aria-labelledby=\"p{number}t p{number}d\" style=\"max-width:{width}px;min-width:{least:.0}px\">\
+         aria-labelledby=\"p{number}t p{number}d\" style=\"max-width:{most:.0}px;min-width:{least:.0}px\">\
          <title id=\"p{number}t\">{}</title><desc id=\"p{number}d\">{}</desc>",
         escaped(&view),
         escaped(title),
@@ -214,6 +219,7 @@ header,main,footer{max-width:62rem;margin:0 auto;padding:0 1.25rem}
 header{padding-top:2rem}
 h1{font-size:1.75rem;line-height:1.25;margin:0 0 .25rem;overflow-wrap:anywhere}
 h2{font-size:1.3rem;line-height:1.3;margin:2.5rem 0 .75rem;padding-bottom:.25rem;border-bottom:1px solid var(--rule)}
+h3{font-size:1.1rem;margin:1.75rem 0 .5rem}
 p{margin:.5rem 0 1rem;max-width:46rem}
 p,li,td,th,figcaption{overflow-wrap:anywhere}
 .lead{color:var(--soft);margin-top:0}
@@ -240,6 +246,7 @@ table{border-collapse:collapse;font-size:.93rem;font-variant-numeric:tabular-num
 caption{text-align:left;color:var(--soft);padding-bottom:.35rem}
 th,td{padding:.3rem .9rem .3rem 0;text-align:left;vertical-align:top;border-bottom:1px solid var(--rule)}
 td{min-width:4.5rem;overflow-wrap:normal}
+.facts td{overflow-wrap:anywhere}
 th[scope=row]{font-weight:500;min-width:6rem;overflow-wrap:normal}
 thead th{border-bottom:2px solid var(--frame);overflow-wrap:normal}
 pre{background:var(--panel);border:1px solid var(--rule);border-radius:.4rem;padding:.75rem 1rem;overflow-x:auto;
@@ -248,7 +255,7 @@ footer{color:var(--soft);font-size:.9rem;padding-top:1.5rem;padding-bottom:3rem}
 :focus-visible{outline:2px solid var(--link);outline-offset:2px}
 @media (max-width:30rem){.reasons li{grid-template-columns:1fr;gap:0}h1{font-size:1.4rem}}
 @media print{body{font-size:10pt}header,main,footer{max-width:none;padding:0}nav{display:none}
-h2{break-after:avoid}figure,.verdict,tr{break-inside:avoid}.picture,.wide,pre{overflow:visible}
+h2,h3{break-after:avoid}figure,.verdict,tr{break-inside:avoid}.picture,.wide,pre{overflow:visible}
 pre{white-space:pre-wrap}svg{min-width:0!important}.gallery{grid-template-columns:repeat(3,1fr)}a{text-decoration:none}}
 ";
 
@@ -263,6 +270,7 @@ mod tests {
         html.section(&Section {
             title: "<h1>".to_owned(),
             blocks: vec![
+                Block::Heading("<script>".to_owned()),
                 Block::Text("</p><script>".to_owned()),
                 Block::List(vec!["<i>".to_owned()]),
                 Block::Code("</code>".to_owned()),

@@ -18,7 +18,7 @@ const LISTED: usize = 24;
 const GALLERY: usize = 24;
 /// Bins of rank histograms.
 const BINS: usize = 20;
-const SMALL: PictureSize = PictureSize { width: 320, height: 210 };
+const SMALL: PictureSize = PictureSize { width: 250, height: 180 };
 
 /// The posterior at one observation, as a page shows it.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +31,7 @@ pub struct ObservationView {
     pub given: Vec<f64>,
     /// Draws in the user's units, row by row.
     pub draws: Vec<f64>,
-    /// The point of highest density, where it was looked for.
+    /// The point of highest density in the map's coordinates ([`crate::Units::Standardised`]), where it was looked for.
     pub mode: Option<Vec<f64>>,
     /// The parameters the observation was made with, where they are known.
     pub truth: Option<Vec<f64>>,
@@ -186,7 +186,7 @@ impl<'a> ReportPage<'a> {
                 Severity::Care => ("care", "Care"),
                 Severity::Bad => ("bad", "Fault"),
             };
-            let text = escaped(&finding.text);
+            let text = escaped(&capital(&finding.text));
             html.raw(&format!("<li class=\"{tone}\"><b>{word}</b> <span>{text}</span></li>\n"));
         }
         html.raw("</ul>\n</section>\n");
@@ -290,9 +290,10 @@ impl<'a> ReportPage<'a> {
         let mut blocks = Vec::new();
         let names = self.model.target_names();
         for view in &self.observations {
-            blocks.push(Block::Text(
-                view.name.clone() + if view.note.is_empty() { "" } else { ": " } + &view.note,
-            ));
+            blocks.push(Block::Heading(capital(&view.name)));
+            if !view.note.is_empty() {
+                blocks.push(Block::Text(view.note.clone()));
+            }
             blocks.extend(self.place_of(view)?.map(Block::Text));
             blocks.push(Block::Picture(self.pair_plot(view)?));
             blocks.push(Block::Table(self.summaries(view)));
@@ -359,7 +360,7 @@ impl<'a> ReportPage<'a> {
             caption.push_str("; the cross is the truth");
         }
         if view.mode.is_some() {
-            caption.push_str("; the diamond is the point of highest density");
+            caption.push_str("; the diamond is the point of highest density, in the axes' coordinates");
         }
         if shown < n {
             caption.push_str(&format!("; the first {shown} of {n} columns"));
@@ -419,7 +420,7 @@ impl<'a> ReportPage<'a> {
             vec![
                 output.name.clone(),
                 format!("{:.1} %", 100.0 * output.extreme),
-                probability(output.adjusted_p_value),
+                p_value(output.adjusted_p_value),
             ]
         });
         Some(Section {
@@ -616,7 +617,7 @@ fn calibration_blocks(found: &Calibration, names: &[String], blocks: &mut Vec<Bl
             format!("{:.1} %", 100.0 * check.coverage(0.5)),
             format!("{:.1} %", 100.0 * check.coverage(0.9)),
             format!("{:.3}", check.deviation()),
-            probability(check.adjusted_p_value),
+            p_value(check.adjusted_p_value),
             if fine { "fine" } else { check.reading() }.to_owned(),
         ]
     });
@@ -643,7 +644,8 @@ fn calibration_blocks(found: &Calibration, names: &[String], blocks: &mut Vec<Bl
     let mut histograms = Vec::with_capacity(shown.len());
     for check in shown {
         let name = quantity_name(check.quantity, names);
-        let verdict = if check.adjusted_p_value > found.level { "uniform" } else { check.reading() };
+        let verdict =
+            if check.adjusted_p_value > found.level { "no deviation found" } else { check.reading() };
         curves.push(Picture {
             svg: difference(found, check)?,
             title: name.clone(),
@@ -700,7 +702,10 @@ fn coverage(found: &Calibration) -> Result<Picture> {
     Ok(Picture {
         svg: plot.to_svg(PictureSize { width: 420, height: 360 })?,
         title: "Expected coverage".to_owned(),
-        caption: format!("{}. A right posterior stays in the band around the diagonal.", told.join("; ")),
+        caption: format!(
+            "{}. A right posterior stays in the band around the diagonal.",
+            capital(&told.join("; "))
+        ),
     })
 }
 
@@ -790,6 +795,11 @@ fn list(names: &[String]) -> String {
 fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// A p-value in a column of them.
+fn p_value(p: f64) -> String {
+    if p < 0.001 { "< 0.001".to_owned() } else { format!("{p:.3}") }
 }
 
 fn probability(p: f64) -> String {
