@@ -15,6 +15,9 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::de::DeserializeOwned;
 
+use crate::check_args::{
+    CALIBRATE_HELP, CHECK_HELP, CalibrateArguments, CheckArguments, REPORT_HELP, ReportArguments,
+};
 use crate::model_args::{ABC_HELP, AbcArguments, SIMULATE_HELP, SimulateArguments};
 use crate::reproduce_args::{REPRODUCE_HELP, ReproduceCommand};
 
@@ -24,6 +27,7 @@ Exit codes:
        and a reader of standard output that closed the pipe
   1    unexpected failure: input and output, arithmetic that broke down
   2    bad input or usage: flags, settings, tables, models, paths
+  3, 4 check --strict: usable with care, not to be trusted (calibrate --strict: 3, not calibrated)
   130  a second Ctrl-C; also the first where there is no result yet (simulate, abc): --resume goes on
 
 Results go to standard output, everything else to standard error.
@@ -201,6 +205,15 @@ pub(crate) enum Command {
     /// See how straight a COT-Flow's paths are and how few steps its draws need
     #[command(after_help = STRAIGHTNESS_HELP)]
     Straightness(StraightnessArguments),
+    /// Tell whether a model can be trusted, from held-out pairs
+    #[command(after_help = CHECK_HELP)]
+    Check(CheckArguments),
+    /// Write a page about a model: verdict, calibration, posteriors, how to reproduce
+    #[command(after_help = REPORT_HELP)]
+    Report(Box<ReportArguments>),
+    /// Tell whether draws of any program at many pairs are calibrated
+    #[command(after_help = CALIBRATE_HELP)]
+    Calibrate(CalibrateArguments),
     /// Tell whether two tables of draws, from any program, come from one distribution
     #[command(after_help = COMPARE_HELP)]
     Compare(CompareArguments),

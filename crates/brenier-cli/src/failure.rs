@@ -24,6 +24,8 @@ pub(crate) enum Failure {
     Library(Error),
     /// Standard output refused.
     Stdout(io::Error),
+    /// A verdict that was asked for as an exit code.
+    Verdict(u8),
 }
 
 impl From<Error> for Failure {
@@ -44,6 +46,7 @@ impl Failure {
     pub(crate) fn message(&self) -> Option<String> {
         match self {
             _ if self.is_broken_pipe() => None,
+            Self::Verdict(_) => None,
             Self::Usage(text) | Self::Interrupted(text) => Some(text.clone()),
             Self::Library(error) => Some(error.to_string()),
             Self::Stdout(error) => Some(format!("cannot write to standard output: {error}")),
@@ -55,6 +58,7 @@ impl Failure {
         match self {
             _ if self.is_broken_pipe() => SUCCESS,
             Self::Usage(_) => BAD_INPUT,
+            Self::Verdict(code) => *code,
             Self::Interrupted(_) => INTERRUPTED as u8,
             Self::Library(Error::Io { source, .. }) => match source.kind() {
                 // The path is wrong, not the machine.
@@ -72,7 +76,7 @@ impl Failure {
 
     fn is_broken_pipe(&self) -> bool {
         match self {
-            Self::Usage(_) | Self::Interrupted(_) => false,
+            Self::Usage(_) | Self::Interrupted(_) | Self::Verdict(_) => false,
             Self::Library(Error::Io { source, .. }) | Self::Stdout(source) => {
                 source.kind() == io::ErrorKind::BrokenPipe
             }

@@ -1,6 +1,7 @@
 //! The `brenier` command: fit conditional transport maps to tables, then sample, score and maximise them.
 
 mod args;
+mod check_args;
 mod commands;
 mod config;
 mod failure;
@@ -48,6 +49,9 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Mode(mode) => mode.threads.threads,
         Command::Straightness(straightness) => straightness.threads.threads,
         Command::Compare(compare) => compare.threads.threads,
+        Command::Check(check) => check.checking.threads.threads,
+        Command::Report(report) => report.checking.threads.threads,
+        Command::Calibrate(calibrate) => calibrate.threads.threads,
         Command::Demo(demo) => demo.threads.threads,
         Command::Simulate(simulate) => simulate.threads.threads,
         Command::Abc(abc) => abc.threads.threads,
@@ -67,6 +71,9 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Mode(arguments) => commands::mode::run(&arguments),
         Command::Straightness(arguments) => commands::straightness::run(&arguments),
         Command::Compare(arguments) => commands::compare::run(&arguments),
+        Command::Check(arguments) => commands::check::run(&arguments),
+        Command::Report(arguments) => commands::report::run(&arguments),
+        Command::Calibrate(arguments) => commands::calibrate::run(&arguments),
         Command::Info(arguments) => commands::info::run(&arguments),
         Command::Data { command } => commands::data::run(&command),
         Command::Demo(arguments) => commands::demo::run(&arguments),

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use brenier::simulate::{Prior, Program, ProgramSettings, Simulator, built_in};
+use brenier::simulate::{Prior, PriorBlock, Program, ProgramSettings, Simulator, built_in};
 
+use crate::check_args::SimulatorArguments;
 use crate::failure::Failure;
 use crate::model_args::ModelArguments;
 use crate::output;
@@ -20,13 +21,7 @@ impl Model {
     /// What the flags name; a program is started.
     pub(crate) fn start(flags: &ModelArguments, stop: &'static AtomicBool) -> Result<Self, Failure> {
         if let (Some(command), Some(prior)) = (&flags.command, &flags.prior) {
-            let timeout = match flags.timeout.map(Duration::try_from_secs_f64) {
-                None => None,
-                Some(Ok(time)) if !time.is_zero() => Some(time),
-                _ => {
-                    return Err(Failure::Usage("--timeout: ask for a positive number of seconds".to_owned()));
-                }
-            };
+            let timeout = time(flags.timeout)?;
             let prior = Prior::read(prior)?;
             let settings = ProgramSettings { command: command.clone(), timeout, retries: flags.retries };
             return Ok(Self::Program(Box::new(Program::start(settings, prior, Some(stop))?)));
@@ -38,6 +33,28 @@ impl Model {
                     .to_owned(),
             )),
         }
+    }
+
+    /// The model or program that made the data of a posterior with parameters `names`, if the flags name one.
+    pub(crate) fn for_posterior(
+        flags: &SimulatorArguments,
+        names: &[String],
+    ) -> Result<Option<Self>, Failure> {
+        if let Some(command) = &flags.command {
+            let prior = match &flags.prior {
+                Some(path) => Prior::read(path)?,
+                None => {
+                    // Nothing is drawn from it: it only names the parameters.
+                    let block =
+                        |name: &String| PriorBlock::Uniform { name: name.clone(), low: 0.0, high: 1.0 };
+                    Prior::new(&names.iter().map(block).collect::<Vec<_>>(), "".as_ref())?
+                }
+            };
+            let timeout = time(flags.timeout)?;
+            let settings = ProgramSettings { command: command.clone(), timeout, retries: 2 };
+            return Ok(Some(Self::Program(Box::new(Program::start(settings, prior, None)?))));
+        }
+        Ok(flags.simulator.as_deref().and_then(built_in).map(Self::BuiltIn))
     }
 
     pub(crate) fn simulator(&self) -> &dyn Simulator {
@@ -56,6 +73,15 @@ impl Model {
             let workers = if count == 1 { "1 worker".to_owned() } else { format!("{count} workers") };
             output::warning(&format!("{workers} of the program had to be replaced"));
         }
+    }
+}
+
+/// A time-out in seconds.
+fn time(seconds: Option<f64>) -> Result<Option<Duration>, Failure> {
+    match seconds.map(Duration::try_from_secs_f64) {
+        None => Ok(None),
+        Some(Ok(time)) if !time.is_zero() => Ok(Some(time)),
+        _ => Err(Failure::Usage("--timeout: ask for a positive number of seconds".to_owned())),
     }
 }
 

@@ -5,9 +5,9 @@
 //!
 //! The exact posterior is judged `repetitions` times with two samples of 1000 rows, the others a tenth as often with 5000.
 //!
-//!     cargo run --release -p brenier --example false_alarms [repetitions [exact]]
+//!     cargo run --release -p brenier --example false_alarms [repetitions] [exact] [calibration | classifier | kernel]
 //!
-//! With the word `exact` only the exact posterior is judged.
+//! With the word `exact` only the exact posterior is judged; each of the other words leaves all other checks out.
 
 #![allow(clippy::print_stdout)]
 
@@ -81,53 +81,62 @@ fn calibration(candidate: Candidate, seed: u64) -> Calibration {
     found.expect("finite draws")
 }
 
-/// p-values of the two-sample tests at y = (1, −1): classifier and MMD.
-fn two_samples(candidate: Candidate, rows: usize, seed: u64) -> [f64; 2] {
+/// The samples of the two-sample tests at y = (1, −1): from the exact posterior and from the candidate.
+fn two_samples(candidate: Candidate, rows: usize, seed: u64) -> [Vec<f64>; 2] {
     let mut rng = generator(seed, u64::MAX);
-    let mut draw = |candidate: Candidate| -> Vec<f64> {
-        let value = |i: usize, normal: f64| {
-            candidate.mean(if i.is_multiple_of(2) { 1.0 } else { -1.0 }) + candidate.deviation() * normal
+    [CANDIDATES[0], candidate].map(|candidate| {
+        let mut value = |i: usize| {
+            let y = if i.is_multiple_of(2) { 1.0 } else { -1.0 };
+            candidate.mean(y) + candidate.deviation() * rng.sample::<f64, _>(StandardNormal)
         };
-        (0..2 * rows).map(|i| value(i, rng.sample(StandardNormal))).collect()
-    };
-    let (a, b) = (draw(CANDIDATES[0]), draw(candidate));
+        (0..2 * rows).map(&mut value).collect()
+    })
+}
+
+/// Names and p-values of the checks asked for.
+fn judge(candidate: Candidate, rows: usize, seed: u64, wanted: impl Fn(&str) -> bool) -> Vec<(String, f64)> {
+    let mut all = Vec::new();
+    if wanted("calibration") {
+        let found = calibration(candidate, seed);
+        all.push(("all checks of calibration together".to_owned(), found.p_value()));
+        for check in &found.checks {
+            let name = match check.quantity {
+                Quantity::Parameter(j) => format!("SBC of parameter {}", j + 1),
+                Quantity::Density => "expected coverage".to_owned(),
+                Quantity::Tarp => "TARP, random points".to_owned(),
+                Quantity::Predicted => "TARP, predicted points".to_owned(),
+            };
+            all.push((format!("{name}: band"), check.uniformity.band_p_value));
+            all.push((format!("{name}: moments"), check.uniformity.smooth_p_value));
+        }
+    }
+    let [a, b] = two_samples(candidate, rows, seed);
     let (p, q) = (Sample::new(&a, 2).expect("rows"), Sample::new(&b, 2).expect("rows"));
-    let classifier = C2stSettings { seed, ..Default::default() };
-    let kernel =
-        MmdTestSettings { bandwidth: Bandwidth::Median, permutations: 199, seed, ..Default::default() };
-    [
-        c2st(&p, &q, &classifier).expect("two samples").p_value,
-        mmd_test(&p, &q, &kernel).expect("two samples").p_value,
-    ]
+    if wanted("classifier") {
+        let settings = C2stSettings { seed, ..Default::default() };
+        all.push(("C2ST".to_owned(), c2st(&p, &q, &settings).expect("two samples").p_value));
+    }
+    if wanted("kernel") {
+        let settings =
+            MmdTestSettings { bandwidth: Bandwidth::Median, permutations: 199, seed, ..Default::default() };
+        all.push(("MMD test".to_owned(), mmd_test(&p, &q, &settings).expect("two samples").p_value));
+    }
+    all
 }
 
 fn main() {
-    let repetitions: u64 = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(200);
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let has = |word: &str| words.iter().any(|own| own == word);
+    let repetitions: u64 = words.iter().find_map(|word| word.parse().ok()).unwrap_or(200);
+    let chosen = ["calibration", "classifier", "kernel"].into_iter().any(has);
+    let candidates = if has("exact") { 1 } else { CANDIDATES.len() };
     println!("alarms at level {LEVEL}, %; {PAIRS} pairs of {DRAWS} draws");
-    let candidates = if std::env::args().nth(2).as_deref() == Some("exact") { 1 } else { CANDIDATES.len() };
     for candidate in CANDIDATES.into_iter().take(candidates) {
         let exact = candidate.name == CANDIDATES[0].name;
         let (repetitions, rows) = if exact { (repetitions, 1000) } else { (repetitions.div_ceil(10), 5000) };
         let p_values: Vec<Vec<(String, f64)>> = (0..repetitions)
             .into_par_iter()
-            .map(|seed| {
-                let found = calibration(candidate, seed);
-                let mut all = vec![("all checks of calibration together".to_owned(), found.p_value())];
-                for check in &found.checks {
-                    let name = match check.quantity {
-                        Quantity::Parameter(j) => format!("SBC of parameter {}", j + 1),
-                        Quantity::Density => "expected coverage".to_owned(),
-                        Quantity::Tarp => "TARP, random points".to_owned(),
-                        Quantity::Predicted => "TARP, predicted points".to_owned(),
-                    };
-                    all.push((format!("{name}: band"), check.uniformity.band_p_value));
-                    all.push((format!("{name}: moments"), check.uniformity.smooth_p_value));
-                }
-                let [classifier, kernel] = two_samples(candidate, rows, seed);
-                all.push(("C2ST".to_owned(), classifier));
-                all.push(("MMD test".to_owned(), kernel));
-                all
-            })
+            .map(|seed| judge(candidate, rows, seed, |check| !chosen || has(check)))
             .collect();
         println!("\n{} ({repetitions} repetitions, two samples of {rows} rows)", candidate.name);
         for check in 0..p_values[0].len() {

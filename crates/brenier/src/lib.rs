@@ -33,9 +33,9 @@
 //!
 //! The modules follow the data: [`data`] (tables) → [`transform`] (invertible steps with log-determinants) →
 //! [`map`] (the transport maps and their derivatives) ← [`train`] → [`store`] (the model file) → [`Posterior`] →
-//! [`diagnose`] (two-sample tests, calibration) → [`report`] (pictures). [`tune`] searches for good settings.
-//! [`simulate`] makes tables from models, and [`abc`] finds particles by simulation alone. [`reproduce`] runs
-//! published experiments.
+//! [`diagnose`] (two-sample tests, calibration) → [`mod@check`] (one verdict) → [`report`] (pictures and a page).
+//! [`tune`] searches for good settings. [`simulate`] makes tables from models, and [`abc`] finds particles by simulation
+//! alone. [`reproduce`] runs published experiments.
 
 mod error;
 mod fit;
@@ -43,6 +43,7 @@ mod kernel;
 mod posterior;
 
 pub mod abc;
+pub mod check;
 pub mod data;
 pub mod demo;
 pub mod diagnose;

@@ -1,6 +1,8 @@
 //! One file per command: read, call the library, write.
 
 pub(crate) mod abc;
+pub(crate) mod calibrate;
+pub(crate) mod check;
 pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod data;
@@ -9,6 +11,7 @@ pub(crate) mod density;
 pub(crate) mod fit;
 pub(crate) mod info;
 pub(crate) mod mode;
+pub(crate) mod report;
 pub(crate) mod reproduce;
 pub(crate) mod sample;
 pub(crate) mod simulate;

@@ -182,6 +182,26 @@ impl Calibration {
 }
 
 impl RankCheck {
+    /// max |F(z) − z|: by how much coverage is off at the worst level.
+    pub fn deviation(&self) -> f64 {
+        self.difference.iter().fold(0.0, |most, difference| difference.abs().max(most))
+    }
+
+    /// The part of the pairs whose truth lies in the method's region of probability `nominal`: the central interval of
+    /// a parameter, the highest-density region, the ball around TARP's point.
+    pub fn coverage(&self, nominal: f64) -> f64 {
+        let all = f64::from(self.ranks.draws()) + 1.0;
+        let inside = |rank: &&u32| {
+            let place = (f64::from(**rank) + 0.5) / all;
+            match self.quantity {
+                Quantity::Parameter(_) => (place - 0.5).abs() <= 0.5 * nominal,
+                _ => place <= nominal,
+            }
+        };
+        let ranks = self.ranks.ranks();
+        ranks.iter().filter(inside).count() as f64 / ranks.len() as f64
+    }
+
     /// In a few words, what the ranks say if they are not uniform.
     pub fn reading(&self) -> &'static str {
         let Uniformity { bias, spread, .. } = self.uniformity;

@@ -22,5 +22,7 @@ pub use compare::{ColumnComparison, CompareSettings, Comparison, compare};
 pub use mmd::{Bandwidth, Mmd, MmdTest, MmdTestSettings, mmd, mmd_test};
 pub use ranks::{Corridor, RankHistogram, Ranks, Uniformity, holm};
 pub use sample::Sample;
+pub(crate) use sample::{shuffled, stream};
+pub(crate) use special::binomial_tail;
 pub use support::SupportScore;
 pub use wasserstein::{SlicedSettings, SlicedWasserstein, sliced_wasserstein, wasserstein};

@@ -202,7 +202,7 @@ pub(super) fn check_same_columns(p: &Sample<'_>, q: &Sample<'_>) -> Result<()> {
 }
 
 /// 0, 1, …, `count` − 1 in random order: Fisher–Yates, written out so that an update of `rand` changes no result.
-pub(super) fn shuffled(count: usize, rng: &mut ChaCha8Rng) -> Vec<u32> {
+pub(crate) fn shuffled(count: usize, rng: &mut ChaCha8Rng) -> Vec<u32> {
     let mut order: Vec<u32> = (0..u32::try_from(count).expect("fewer than 2³² rows")).collect();
     for i in (1..count).rev() {
         order.swap(i, below(i + 1, rng));
@@ -216,7 +216,7 @@ pub(super) fn below(end: usize, rng: &mut ChaCha8Rng) -> usize {
 }
 
 /// A stream of random numbers of its own for task `stream` of the run with `seed`.
-pub(super) fn stream(seed: u64, stream: u64) -> ChaCha8Rng {
+pub(crate) fn stream(seed: u64, stream: u64) -> ChaCha8Rng {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(stream);
     rng

@@ -45,6 +45,13 @@ impl LogFactorials {
     }
 }
 
+/// P(B ≥ count) for B ~ Binomial(trials, chance), 0 < chance < 1.
+pub(crate) fn binomial_tail(count: usize, trials: usize, chance: f64) -> f64 {
+    let logs = LogFactorials::up_to(trials);
+    let (log_chance, log_other) = (chance.ln(), (-chance).ln_1p());
+    (count..=trials).map(|k| logs.log_binomial(k, trials, log_chance, log_other).exp()).sum::<f64>().min(1.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,6 +71,14 @@ mod tests {
         }
         assert!((normal_tail(3.0) / 1.349_898_031_630_094_6e-3 - 1.0).abs() < 1e-13);
         assert!((normal_tail(2.999_999_999) - normal_tail(3.0)).abs() < 1e-11);
+    }
+
+    #[test]
+    fn binomial_tails_can_be_counted_by_hand() {
+        assert!((binomial_tail(0, 5, 0.3) - 1.0).abs() < 1e-14);
+        assert!((binomial_tail(2, 3, 0.5) - 0.5).abs() < 1e-14);
+        assert!((binomial_tail(3, 3, 0.1) - 1e-3).abs() < 1e-15);
+        assert_eq!(binomial_tail(1, 0, 0.5), 0.0);
     }
 
     #[test]

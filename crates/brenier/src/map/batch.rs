@@ -36,6 +36,30 @@ pub(super) fn check_batch<T>(x: &[T], y: &[T], n: usize, m: usize) -> Result<usi
     Ok(rows)
 }
 
+/// Number of observations that rows x (n each) refer to, where there are as many in `given` (m each) and room for the
+/// answers in `out`.
+pub(super) fn check_observations<T>(
+    x: &[T],
+    given: &[T],
+    observation: &[u32],
+    out: &[f64],
+    n: usize,
+    m: usize,
+) -> Result<usize> {
+    let observations = observation.iter().max().map_or(0, |&last| last as usize + 1);
+    let rows = observation.len();
+    if x.len() != rows * n || out.len() != rows || given.len() < observations * m {
+        return Err(Error::Shape {
+            what: "rows at observations",
+            expected: format!(
+                "{rows} rows of {n} and {rows} answers, at least {observations} observations of {m}"
+            ),
+            got: format!("{}, {} and {} numbers", x.len(), out.len(), given.len()),
+        });
+    }
+    Ok(observations)
+}
+
 /// An error unless a map gets as many parameters as its shape has.
 pub(super) fn check_parameters(what: &'static str, expected: usize, got: usize) -> Result<()> {
     if expected == got {

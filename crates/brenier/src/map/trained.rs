@@ -190,6 +190,39 @@ impl TrainedMap {
         }
     }
 
+    /// As [`draw`](Self::draw), but a PCP-Map's row that was not solved to the tolerance is returned as it is, with its
+    /// residual, instead of ending in an error.
+    pub(crate) fn attempt(
+        &self,
+        z: &[f64],
+        given: &[f64],
+        observation: &[u32],
+        settings: &SampleSettings,
+    ) -> Result<(Vec<f64>, Inversion)> {
+        match self {
+            Self::PcpMap(inverter) => inverter.attempt(z, given, observation, &settings.inverse),
+            Self::CotFlow { .. } => self.draw(z, given, observation, settings),
+        }
+    }
+
+    /// log π(x | y) in single precision of every row x, `observation` telling which row of `given` belongs to it: for
+    /// comparisons of very many rows at few observations.
+    pub(crate) fn log_density_at(&self, x: &[f64], given: &[f64], observation: &[u32]) -> Result<Vec<f64>> {
+        let narrow = |values: &[f64]| values.iter().map(|&value| value as f32).collect::<Vec<_>>();
+        let (x, given) = (narrow(x), narrow(given));
+        let mut out = vec![0.0; observation.len()];
+        match self {
+            Self::PcpMap(inverter) => {
+                inverter.single().log_density_at(&x, &given, observation, &mut out)?;
+            }
+            Self::CotFlow { single, .. } => {
+                let steps = single.settings().evaluation_steps;
+                single.log_density_at(&x, &given, observation, steps, &mut out)?;
+            }
+        }
+        Ok(out)
+    }
+
     /// Draws for a search to start from: as [`draw`](Self::draw), but rows that cannot be computed are left out.
     pub(crate) fn candidates(&self, z: &[f64], given: &[f64], observation: &[u32]) -> Result<Vec<f64>> {
         match self {

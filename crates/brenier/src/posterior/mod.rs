@@ -6,6 +6,7 @@
 mod file;
 mod joint;
 mod mode;
+mod standard;
 mod straightness;
 mod support;
 
@@ -17,6 +18,7 @@ use rayon::prelude::*;
 pub use file::{Header, TrainingSummary};
 pub use joint::{JointDraws, JointLogDensities};
 pub use mode::{Mode, ModeSettings, Units};
+pub(crate) use standard::repeated;
 pub use straightness::{StepError, Straightness};
 pub use support::Distance;
 
@@ -95,7 +97,7 @@ impl Posterior {
     }
 
     /// Transforms rows of given values (as many as the model has given columns each).
-    fn transform_given(&self, given: &[f64], rows: usize) -> Result<Vec<f64>> {
+    pub(crate) fn transform_given(&self, given: &[f64], rows: usize) -> Result<Vec<f64>> {
         let transform = &self.header.given_transform;
         let (m, k) = (transform.input_dim(), transform.output_dim());
         check_length("given values", rows, m, given.len())?;
@@ -138,12 +140,17 @@ impl Posterior {
 
     /// Reference points z ~ N(0, I), a random stream for each observation.
     fn reference(&self, observations: usize, draws: usize, seed: u64) -> Vec<f64> {
+        self.reference_from(0, observations, draws, seed)
+    }
+
+    /// [`reference`](Self::reference) points of the observations from `first` on.
+    fn reference_from(&self, first: usize, observations: usize, draws: usize, seed: u64) -> Vec<f64> {
         let n = self.header.target_transform.dim();
         let mut z = vec![0.0; observations * draws * n];
         if draws > 0 {
             z.par_chunks_mut(draws * n).enumerate().for_each(|(observation, z)| {
                 let mut rng = ChaCha8Rng::seed_from_u64(seed);
-                rng.set_stream(observation as u64);
+                rng.set_stream((first + observation) as u64);
                 for z in z {
                     *z = rng.sample(StandardNormal);
                 }

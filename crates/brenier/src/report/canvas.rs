@@ -6,7 +6,7 @@ use plotters::style::{
     Color, FontDesc, FontFamily, FontStyle, FontTransform, RGBColor, ShapeStyle, TextStyle,
 };
 
-use super::density::{Contour, quantile};
+use super::density::{Contour, quantiles};
 
 /// Red, green, blue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub const PALETTE: [Colour; 7] = [
 
 pub(super) const INK: Colour = Colour(30, 30, 30);
 pub(super) const FRAME: Colour = Colour(110, 110, 110);
+/// Lines behind the data.
+pub(super) const GRID: Colour = Colour(228, 228, 228);
 pub(super) const PAPER: Colour = Colour(255, 255, 255);
 
 /// Width and height of a picture in points (1/72 inch in print, pixels on a screen).
@@ -117,6 +119,53 @@ impl Canvas<'_> {
         self.line(&corners, pen);
     }
 
+    /// A line of dashes with gaps two thirds as long between them.
+    pub(super) fn dashed(&mut self, points: &[[f64; 2]], pen: Pen, dash: f64) {
+        let lengths = [dash, dash * 2.0 / 3.0];
+        let (mut drawn, mut left) = (true, lengths[0]);
+        let mut piece: Vec<[f64; 2]> = points.first().copied().into_iter().collect();
+        for ends in points.windows(2) {
+            let [mut from, to] = [ends[0], ends[1]];
+            loop {
+                let length = (to[0] - from[0]).hypot(to[1] - from[1]);
+                if length < left || !length.is_finite() {
+                    left -= length;
+                    piece.push(to);
+                    break;
+                }
+                let part = left / length;
+                from = [from[0] + part * (to[0] - from[0]), from[1] + part * (to[1] - from[1])];
+                piece.push(from);
+                if drawn {
+                    self.line(&piece, pen);
+                }
+                drawn = !drawn;
+                left = lengths[usize::from(!drawn)];
+                piece = vec![from];
+            }
+        }
+        if drawn && piece.len() > 1 {
+            self.line(&piece, pen);
+        }
+    }
+
+    /// A filled mark; `shape` counts through circle, square, triangle and diamond.
+    pub(super) fn marker(&mut self, [x, y]: [f64; 2], radius: f64, shape: usize, colour: Colour) {
+        let r = radius;
+        match shape % 4 {
+            0 => self.dot([x, y], r, colour, 1.0),
+            1 => self.rectangle([x - 0.9 * r, y - 0.9 * r], [x + 0.9 * r, y + 0.9 * r], colour, 1.0),
+            2 => {
+                let corners = [[x, y - 1.2 * r], [x + 1.1 * r, y + 0.8 * r], [x - 1.1 * r, y + 0.8 * r]];
+                self.polygon(&corners, colour, 1.0);
+            }
+            _ => {
+                let s = 1.3 * r;
+                self.polygon(&[[x, y - s], [x + s, y], [x, y + s], [x - s, y]], colour, 1.0);
+            }
+        }
+    }
+
     pub(super) fn dot(&mut self, centre: [f64; 2], radius: f64, colour: Colour, opacity: f64) {
         let style = Pen { colour, opacity, width: 0.0 }.style(true);
         let radius = (radius * FINE).round() as u32;
@@ -190,6 +239,8 @@ pub(super) struct Scale {
     /// Tick labels are values divided by ten to this power.
     exponent: i32,
     pub(super) ticks: Vec<(f64, String)>,
+    /// Further ticks without labels.
+    minor: Vec<f64>,
 }
 
 impl Scale {
@@ -198,7 +249,7 @@ impl Scale {
         let largest = low.abs().max(high.abs());
         let order = largest.log10().floor();
         let exponent = if !(-3.0..5.0).contains(&order) && order.is_finite() { order as i32 } else { 0 };
-        let mut scale = Self { low, high, exponent, ticks: Vec::new() };
+        let mut scale = Self { low, high, exponent, ticks: Vec::new(), minor: Vec::new() };
         for count in (1..=most.max(1)).rev() {
             scale.ticks = round_ticks(low, high, count, exponent);
             let widest = scale.label_room(font);
@@ -207,6 +258,69 @@ impl Scale {
             }
         }
         scale
+    }
+
+    /// A scale of logarithms: `low..high` and all places on it are log₁₀ of the quantity, labels the quantity itself.
+    ///
+    /// Over less than two thirds of a decade the labels are round numbers, over more 1, 2 and 5 or powers of ten.
+    pub(super) fn logarithmic(low: f64, high: f64, room: f64, font: f64, most: usize) -> Self {
+        let span = high - low;
+        let mut scale = Self { low, high, exponent: 0, ticks: Vec::new(), minor: Vec::new() };
+        // Numbers too small or large to be written are labelled by their power of ten.
+        if span < 0.67 && (-290.0..290.0).contains(&low) && (-290.0..290.0).contains(&high) {
+            let plain = Self::new(10f64.powf(low), 10f64.powf(high), f64::INFINITY, font, 1);
+            scale.exponent = plain.exponent;
+            for count in (2..=most.max(2)).rev() {
+                let ticks = round_ticks(10f64.powf(low), 10f64.powf(high), count, scale.exponent);
+                scale.ticks = ticks.into_iter().map(|(value, text)| (value.log10(), text)).collect();
+                if scale.labels_fit(room, font) {
+                    break;
+                }
+            }
+            return scale;
+        }
+        let decades = (low.floor() as i32)..=(high.ceil() as i32);
+        let plain = low > -4.0 && high < 4.0;
+        let labels = |mantissas: &[u8], every: i32| -> Vec<(f64, String)> {
+            let powers = decades.clone().filter(|power| power.rem_euclid(every) == 0);
+            let all = powers.flat_map(|power| mantissas.iter().map(move |&m| (power, m)));
+            all.map(|(power, m)| (f64::from(power) + f64::from(m).log10(), power_label(m, power, plain)))
+                .filter(|(place, _)| (low..=high).contains(place))
+                .collect()
+        };
+        let mut candidates: Vec<(&[u8], i32)> = Vec::new();
+        if span < 2.0 {
+            candidates.push((&[1, 2, 5], 1));
+        }
+        if span < 3.0 {
+            candidates.push((&[1, 3], 1));
+        }
+        let steps = [1, 2, 3, 5, 10, 20, 50, 100, 200];
+        candidates.extend(steps.map(|every| (&[1_u8] as &[u8], every)));
+        for (mantissas, every) in candidates {
+            let ticks = labels(mantissas, every);
+            if ticks.is_empty() {
+                break; // sparser ones have none either
+            }
+            scale.ticks = ticks;
+            if scale.ticks.len() <= most.max(2) && scale.labels_fit(room, font) {
+                break;
+            }
+        }
+        if span <= 5.0 {
+            let places =
+                decades.flat_map(|power| (1..10).map(move |m| f64::from(power) + f64::from(m).log10()));
+            scale.minor = places.filter(|place| (low..=high).contains(place)).collect();
+        }
+        scale
+    }
+
+    /// Whether no label of a horizontal axis of length `room` touches its neighbour.
+    fn labels_fit(&self, room: f64, font: f64) -> bool {
+        self.ticks.windows(2).all(|pair| {
+            let apart = (self.part(pair[1].0) - self.part(pair[0].0)) * room;
+            apart >= 0.5 * (text_width(&pair[0].1, font) + text_width(&pair[1].1, font)) + 0.5 * font
+        })
     }
 
     /// The room that the labels of the ticks take beside a vertical axis.
@@ -233,6 +347,18 @@ impl Scale {
         let extra = format!("({})", extra.join(" "));
         let one = format!("{name} {extra}");
         if text_width(&one, font) <= width { vec![one] } else { vec![name.to_owned(), extra] }
+    }
+}
+
+/// `mantissa` × 10^`power` as a reader writes it: plain digits, or a power of ten.
+fn power_label(mantissa: u8, power: i32, plain: bool) -> String {
+    if plain {
+        let digits = usize::try_from(-power).unwrap_or(0);
+        return format!("{:.digits$}", f64::from(mantissa) * 10f64.powi(power));
+    }
+    match mantissa {
+        1 => format!("10{}", superscript(power)),
+        m => format!("{m}×10{}", superscript(power)),
     }
 }
 
@@ -271,10 +397,8 @@ fn round_ticks(low: f64, high: f64, most: usize, exponent: i32) -> Vec<(f64, Str
 }
 
 /// Limits that show the bulk of `values` (all but one in a thousand at either end) and all of `marks`.
-pub(super) fn limits(values: &[f64], marks: &[f64]) -> (f64, f64) {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let bounds = [quantile(&sorted, 0.001), quantile(&sorted, 0.999)];
+pub(super) fn limits(values: &[f64], weights: Option<&[f64]>, marks: &[f64]) -> (f64, f64) {
+    let bounds = quantiles(values, weights, [0.001, 0.999]);
     let low = marks.iter().copied().fold(bounds[0], f64::min);
     let high = marks.iter().copied().fold(bounds[1], f64::max);
     let middle = 0.5 * low + 0.5 * high;
@@ -287,6 +411,27 @@ pub(super) fn limits(values: &[f64], marks: &[f64]) -> (f64, f64) {
         let half = if middle == 0.0 { 1.0 } else { middle.abs() * 0.1 };
         (middle - half, middle + half)
     }
+}
+
+/// The range of `values` with a margin, never empty; on a `log` axis a single value gets a third of a decade.
+pub(super) fn span(values: impl Iterator<Item = f64>, log: bool) -> (f64, f64) {
+    let (low, high) =
+        values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
+    if low > high {
+        return (0.0, 1.0);
+    }
+    let middle = 0.5 * low + 0.5 * high;
+    let least = if log || middle == 0.0 { 1e-9 } else { middle.abs() * 1e-9 };
+    if high - low > least {
+        let margin = (0.045 * (high - low)).min(f64::MAX / 4.0);
+        return ((low - margin).max(-f64::MAX / 4.0), (high + margin).min(f64::MAX / 4.0));
+    }
+    let half = match (log, middle == 0.0) {
+        (true, _) => 0.16,
+        (false, true) => 1.0,
+        (false, false) => middle.abs() * 0.1,
+    };
+    (middle - half, middle + half)
 }
 
 /// A rectangle of the sheet that shows `x` against `y`.
@@ -305,6 +450,19 @@ impl Panel<'_> {
         ]
     }
 
+    /// Faint lines at the labelled ticks.
+    pub(super) fn grid(&self, canvas: &mut Canvas<'_>) {
+        let pen = Pen::new(GRID, 0.6);
+        for (value, _) in &self.x.ticks {
+            let x = self.place([*value, self.y.low])[0];
+            canvas.line(&[[x, self.from[1]], [x, self.to[1]]], pen);
+        }
+        for (value, _) in &self.y.ticks {
+            let y = self.place([self.x.low, *value])[1];
+            canvas.line(&[[self.from[0], y], [self.to[0], y]], pen);
+        }
+    }
+
     pub(super) fn contour(&self, canvas: &mut Canvas<'_>, contour: &Contour, pen: Pen) {
         let mut points: Vec<[f64; 2]> = contour.points.iter().map(|&p| self.place(p)).collect();
         if contour.closed {
@@ -315,6 +473,10 @@ impl Panel<'_> {
 
     /// The horizontal axis' ticks, with their labels when `labelled`.
     pub(super) fn ticks_below(&self, canvas: &mut Canvas<'_>, font: f64, labelled: bool) {
+        for &value in &self.x.minor {
+            let x = self.place([value, self.y.low])[0];
+            canvas.line(&[[x, self.to[1]], [x, self.to[1] + 1.7]], Pen::new(FRAME, 0.5));
+        }
         for (value, text) in &self.x.ticks {
             let x = self.place([*value, self.y.low])[0];
             canvas.line(&[[x, self.to[1]], [x, self.to[1] + 3.0]], Pen::new(FRAME, 0.6));
@@ -326,6 +488,10 @@ impl Panel<'_> {
 
     /// The vertical axis' ticks, with their labels when `labelled`.
     pub(super) fn ticks_left(&self, canvas: &mut Canvas<'_>, font: f64, labelled: bool) {
+        for &value in &self.y.minor {
+            let y = self.place([self.x.low, value])[1];
+            canvas.line(&[[self.from[0] - 1.7, y], [self.from[0], y]], Pen::new(FRAME, 0.5));
+        }
         for (value, text) in &self.y.ticks {
             let y = self.place([self.x.low, *value])[1];
             canvas.line(&[[self.from[0] - 3.0, y], [self.from[0], y]], Pen::new(FRAME, 0.6));
@@ -334,6 +500,134 @@ impl Panel<'_> {
             }
         }
     }
+}
+
+/// What stands before a label in a legend.
+#[derive(Clone, Copy)]
+pub(super) enum Swatch {
+    /// A line, with the mark of a shape on it where there is one.
+    Line(Pen, Option<usize>),
+    /// Dashes of this length.
+    Dashed(Pen, f64),
+    Marker(Colour, usize),
+    /// A filled area of this opacity.
+    Area(Colour, f64),
+}
+
+/// Entries side by side, in as many lines as they need.
+pub(super) struct Legend {
+    font: f64,
+    width: f64,
+    /// Place of the left end, number of the line, what stands there.
+    entries: Vec<(f64, usize, Swatch, String)>,
+    lines: usize,
+}
+
+impl Legend {
+    const SWATCH: f64 = 1.9;
+    const LINE: f64 = 1.55;
+
+    /// Arranges `entries` in lines of `width`; those without a label are left out.
+    pub(super) fn new(entries: impl IntoIterator<Item = (Swatch, String)>, font: f64, width: f64) -> Self {
+        let (mut x, mut line) = (0.0, 0);
+        let mut placed = Vec::new();
+        for (swatch, label) in entries.into_iter().filter(|(_, label)| !label.is_empty()) {
+            let length = (Self::SWATCH + 0.5) * font + text_width(&label, font);
+            if x > 0.0 && x + length > width {
+                (x, line) = (0.0, line + 1);
+            }
+            placed.push((x, line, swatch, label));
+            x += length + 1.2 * font;
+        }
+        let lines = if placed.is_empty() { 0 } else { line + 1 };
+        Self { font, width, entries: placed, lines }
+    }
+
+    /// The length of the longest line, at most the width.
+    pub(super) fn used(&self) -> f64 {
+        let ends = self
+            .entries
+            .iter()
+            .map(|(x, _, _, label)| x + (Self::SWATCH + 0.5) * self.font + text_width(label, self.font));
+        ends.fold(0.0, f64::max).min(self.width)
+    }
+
+    pub(super) fn height(&self) -> f64 {
+        self.lines as f64 * Self::LINE * self.font
+    }
+
+    pub(super) fn draw(&self, canvas: &mut Canvas<'_>, [left, top]: [f64; 2]) {
+        let font = self.font;
+        for (x, line, swatch, label) in &self.entries {
+            let (from, y) = (left + x, top + (*line as f64 + 0.5) * Self::LINE * font);
+            let to = from + Self::SWATCH * font;
+            match *swatch {
+                Swatch::Line(pen, shape) => {
+                    canvas.line(&[[from, y], [to, y]], pen);
+                    if let Some(shape) = shape {
+                        canvas.marker([0.5 * (from + to), y], 2.2, shape, pen.colour);
+                    }
+                }
+                Swatch::Dashed(pen, dash) => canvas.dashed(&[[from, y], [to, y]], pen, dash),
+                Swatch::Marker(colour, shape) => canvas.marker([0.5 * (from + to), y], 2.2, shape, colour),
+                Swatch::Area(colour, opacity) => {
+                    canvas.rectangle([from, y - 0.38 * font], [to, y + 0.38 * font], colour, opacity);
+                }
+            }
+            let (label, size) = fit(label, font, self.width - x - (Self::SWATCH + 0.5) * font);
+            canvas.text(&label, [to + 0.5 * font, y], size, Align::Left, false);
+        }
+    }
+}
+
+/// The parts of a line that lie in the panel, cut at its border.
+pub(super) fn clipped(points: &[[f64; 2]], from: [f64; 2], to: [f64; 2]) -> Vec<Vec<[f64; 2]>> {
+    let mut pieces: Vec<Vec<[f64; 2]>> = Vec::new();
+    let mut connected = false;
+    for ends in points.windows(2) {
+        let (a, b) = (ends[0], ends[1]);
+        // Liang and Barsky: the part t₀..t₁ of the segment inside all four borders.
+        let (mut t0, mut t1) = (0.0_f64, 1.0_f64);
+        for axis in 0..2 {
+            let d = b[axis] - a[axis];
+            for (low, side) in [(from[axis], 1.0), (to[axis], -1.0)] {
+                let (p, q) = (side * d, side * (low - a[axis]));
+                if p > 0.0 {
+                    t0 = t0.max(q / p);
+                } else if p < 0.0 {
+                    t1 = t1.min(q / p);
+                } else if q > 0.0 {
+                    t1 = -1.0;
+                }
+            }
+        }
+        if t0 > t1 {
+            connected = false;
+            continue;
+        }
+        let at = |t: f64| [a[0] + t * (b[0] - a[0]), a[1] + t * (b[1] - a[1])];
+        if !connected || t0 > 0.0 {
+            pieces.push(vec![at(t0)]);
+        }
+        pieces.last_mut().expect("a piece was begun").push(at(t1));
+        connected = t1 >= 1.0;
+    }
+    pieces
+}
+
+/// `count` numbers out of `0..weights.len()`, each as often as its weight says (systematic resampling, without chance).
+pub(super) fn resampled(weights: &[f64], count: usize) -> Vec<usize> {
+    let step = weights.iter().sum::<f64>() / count as f64;
+    let (mut next, mut reached) = (0.5 * step, 0.0);
+    let mut chosen = Vec::with_capacity(count);
+    for (i, weight) in weights.iter().enumerate() {
+        reached += weight;
+        while next < reached && chosen.len() < count {
+            chosen.push(i);
+            next += step;
+        }
+    }
+    chosen
 }
 
 /// At most `most` of `0..count`, evenly spread.
@@ -361,10 +655,46 @@ mod tests {
         assert_eq!(scale.label("rate", Some("s⁻¹"), 8.0, 1e3), ["rate (×10⁻⁷ s⁻¹)"]);
     }
 
+    fn log_texts(low: f64, high: f64) -> Vec<String> {
+        let scale = Scale::logarithmic(low.log10(), high.log10(), 300.0, 8.0, 6);
+        for (place, text) in &scale.ticks {
+            if let Ok(value) = text.parse::<f64>() {
+                let value = value * 10f64.powi(scale.exponent);
+                assert!((place - value.log10()).abs() < 1e-9, "{text} at {place}");
+            }
+        }
+        scale.ticks.into_iter().map(|(_, text)| text).collect()
+    }
+
+    #[test]
+    fn logarithmic_ticks_are_the_numbers_themselves() {
+        assert_eq!(log_texts(0.8, 40.0), ["1", "2", "5", "10", "20"]);
+        assert_eq!(log_texts(0.005, 8.0), ["0.01", "0.1", "1"]);
+        assert_eq!(log_texts(0.009, 0.022), ["0.010", "0.012", "0.014", "0.016", "0.018", "0.020"]);
+        assert_eq!(log_texts(1e-8, 1e-2), ["10⁻⁸", "10⁻⁶", "10⁻⁴", "10⁻²"]);
+        assert_eq!(log_texts(1.6e-7, 4.1e-7), ["2.0", "2.5", "3.0", "3.5", "4.0"]);
+        assert!(log_texts(1e-300, 1e300).len() >= 2);
+    }
+
+    #[test]
+    fn lines_are_cut_at_the_border() {
+        let inside = |points: &[[f64; 2]]| clipped(points, [0.0, 0.0], [10.0, 10.0]);
+        assert_eq!(inside(&[[1.0, 1.0], [9.0, 9.0]]), [[[1.0, 1.0], [9.0, 9.0]]]);
+        assert_eq!(inside(&[[5.0, -5.0], [5.0, 5.0], [5.0, 15.0]]), [[[5.0, 0.0], [5.0, 5.0], [5.0, 10.0]]]);
+        assert_eq!(inside(&[[-5.0, 5.0], [5.0, 5.0], [5.0, 20.0], [6.0, 20.0], [6.0, 5.0]]).len(), 2);
+        assert!(inside(&[[-5.0, 12.0], [20.0, 12.0]]).is_empty());
+    }
+
+    #[test]
+    fn resampling_follows_the_weights() {
+        assert_eq!(resampled(&[1.0, 0.0, 2.0, 1.0], 4), [0, 2, 2, 3]);
+        assert_eq!(resampled(&[0.1; 10], 10), (0..10).collect::<Vec<_>>());
+    }
+
     #[test]
     fn limits_are_never_empty() {
         for value in [0.0, 1.0, -3e9, 1e-300, 1e300] {
-            let (low, high) = limits(&[value], &[]);
+            let (low, high) = limits(&[value], None, &[]);
             assert!(low < value && value < high && high.is_finite());
         }
     }

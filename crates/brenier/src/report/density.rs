@@ -177,55 +177,59 @@ impl Field {
 }
 
 /// Silverman's bandwidth 0.9 min(σ, IQR / 1.34) n^(-1/5); zero when all samples are equal.
-pub fn silverman_bandwidth(samples: &[f64]) -> f64 {
-    robust_spread(samples) * 0.9 * (samples.len().max(1) as f64).powf(-0.2)
+///
+/// With weights, σ and the quartiles are weighted and n is the effective number (Σ w)² / Σ w².
+pub fn silverman_bandwidth(samples: &[f64], weights: Option<&[f64]>) -> f64 {
+    robust_spread(samples, weights) * 0.9 * effective_count(samples.len(), weights).powf(-0.2)
 }
 
 /// A Gaussian kernel estimate at the points of `axis`, with Silverman's bandwidth.
 ///
-/// The bandwidth is never below the step of the axis, so that constant samples give a narrow, finite peak.
-pub fn kernel_density(samples: &[f64], axis: Axis) -> Vec<f64> {
-    let bandwidth = silverman_bandwidth(samples).max(axis.step());
-    let mut weights = vec![0.0; axis.count];
-    for &sample in samples {
+/// Weights, where given, are not negative and need not be normalised. The bandwidth is never below the step of the
+/// axis, so that constant samples give a narrow, finite peak.
+pub fn kernel_density(samples: &[f64], weights: Option<&[f64]>, axis: Axis) -> Vec<f64> {
+    let bandwidth = silverman_bandwidth(samples, weights).max(axis.step());
+    let mut masses = vec![0.0; axis.count];
+    for (i, &sample) in samples.iter().enumerate() {
         if let Some((below, part)) = axis.share(sample) {
-            weights[below] += 1.0 - part;
-            weights[below + 1] += part;
+            let weight = weight(weights, i);
+            masses[below] += weight * (1.0 - part);
+            masses[below + 1] += weight * part;
         }
     }
     let width = bandwidth / axis.step();
-    let norm = 1.0 / ((2.0 * std::f64::consts::PI).sqrt() * bandwidth * samples.len().max(1) as f64);
+    let norm = 1.0 / ((2.0 * std::f64::consts::PI).sqrt() * bandwidth * total(samples.len(), weights));
     let kernel: Vec<f64> =
         (0..axis.count).map(|distance| norm * (-0.5 * (distance as f64 / width).powi(2)).exp()).collect();
     (0..axis.count)
-        .map(|i| weights.iter().enumerate().map(|(j, weight)| weight * kernel[i.abs_diff(j)]).sum())
+        .map(|i| masses.iter().enumerate().map(|(j, mass)| mass * kernel[i.abs_diff(j)]).sum())
         .collect()
 }
 
 /// A Gaussian kernel estimate of the joint density of pairs, whose kernel has the samples' correlation.
 ///
 /// Bandwidths follow Silverman's rule in two dimensions, min(σ, IQR / 1.34) n^(-1/6) along each axis, and are
-/// never below the steps of the axes.
-pub fn kernel_density_2d(xs: &[f64], ys: &[f64], x: Axis, y: Axis) -> Field {
+/// never below the steps of the axes. Weights are taken as in [`kernel_density`].
+pub fn kernel_density_2d(xs: &[f64], ys: &[f64], weights: Option<&[f64]>, x: Axis, y: Axis) -> Field {
     assert_eq!(xs.len(), ys.len(), "pairs have two members");
-    let mut weights = vec![0.0; x.count * y.count];
-    for (&a, &b) in xs.iter().zip(ys) {
+    let mut masses = vec![0.0; x.count * y.count];
+    for (i, (&a, &b)) in xs.iter().zip(ys).enumerate() {
         if let (Some((column, right)), Some((row, up))) = (x.share(a), y.share(b)) {
             let corner = row * x.count + column;
-            weights[corner] += (1.0 - right) * (1.0 - up);
-            weights[corner + 1] += right * (1.0 - up);
-            weights[corner + x.count] += (1.0 - right) * up;
-            weights[corner + x.count + 1] += right * up;
+            let weight = weight(weights, i);
+            masses[corner] += weight * (1.0 - right) * (1.0 - up);
+            masses[corner + 1] += weight * right * (1.0 - up);
+            masses[corner + x.count] += weight * (1.0 - right) * up;
+            masses[corner + x.count + 1] += weight * right * up;
         }
     }
-    let count = xs.len().max(1) as f64;
-    let shrink = count.powf(-1.0 / 6.0);
+    let shrink = effective_count(xs.len(), weights).powf(-1.0 / 6.0);
     // In units of grid steps.
-    let wide = (robust_spread(xs) * shrink / x.step()).max(1.0);
-    let high = (robust_spread(ys) * shrink / y.step()).max(1.0);
-    let rho = correlation(xs, ys).clamp(-0.9, 0.9);
-    let norm = 1.0
-        / (2.0 * std::f64::consts::PI * wide * x.step() * high * y.step() * (1.0 - rho * rho).sqrt() * count);
+    let wide = (robust_spread(xs, weights) * shrink / x.step()).max(1.0);
+    let high = (robust_spread(ys, weights) * shrink / y.step()).max(1.0);
+    let rho = correlation(xs, ys, weights).clamp(-0.9, 0.9);
+    let area = wide * x.step() * high * y.step() * (1.0 - rho * rho).sqrt();
+    let norm = 1.0 / (2.0 * std::f64::consts::PI * area * total(xs.len(), weights));
 
     // The kernel exp(-½ q), q = (u² - 2ρuv + v²) / (1 - ρ²), is negligible beyond four bandwidths.
     let (reach_x, reach_y) = ((4.0 * wide).ceil() as usize, (4.0 * high).ceil() as usize);
@@ -237,15 +241,15 @@ pub fn kernel_density_2d(xs: &[f64], ys: &[f64], x: Axis, y: Axis) -> Field {
         *value = norm * (-0.5 * (u * u - 2.0 * rho * u * v + v * v) / (1.0 - rho * rho)).exp();
     }
 
-    let mut values = vec![0.0; weights.len()];
-    for (point, &weight) in weights.iter().enumerate().filter(|(_, w)| **w > 0.0) {
+    let mut values = vec![0.0; masses.len()];
+    for (point, &mass) in masses.iter().enumerate().filter(|(_, mass)| **mass > 0.0) {
         let (column, row) = (point % x.count, point / x.count);
         let (left, right) = (column.saturating_sub(reach_x), (column + reach_x).min(x.count - 1));
         for to in row.saturating_sub(reach_y)..=(row + reach_y).min(y.count - 1) {
             let line = (to + reach_y - row) * side + reach_x + left - column;
             let from = &kernel[line..line + right - left + 1];
             let into = &mut values[to * x.count + left..=to * x.count + right];
-            into.iter_mut().zip(from).for_each(|(value, k)| *value += weight * k);
+            into.iter_mut().zip(from).for_each(|(value, k)| *value += mass * k);
         }
     }
     Field { x, y, values }
@@ -259,31 +263,90 @@ pub(super) fn quantile(sorted: &[f64], level: f64) -> f64 {
     sorted[below] + (position - below as f64) * (sorted[above] - sorted[below])
 }
 
+/// The quantiles of `values` at `levels`; with weights, the cumulative weight is taken as reached half at a sample and
+/// interpolated between, so that samples of weight zero do not count.
+pub(super) fn quantiles<const N: usize>(
+    values: &[f64],
+    weights: Option<&[f64]>,
+    levels: [f64; N],
+) -> [f64; N] {
+    let Some(weights) = weights else {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        return levels.map(|level| quantile(&sorted, level));
+    };
+    let mut pairs: Vec<(f64, f64)> =
+        values.iter().copied().zip(weights.iter().copied()).filter(|(_, weight)| *weight > 0.0).collect();
+    pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let total: f64 = pairs.iter().map(|(_, weight)| weight).sum();
+    let mut reached = 0.0;
+    let places: Vec<f64> = pairs
+        .iter()
+        .map(|(_, weight)| {
+            reached += weight;
+            (reached - 0.5 * weight) / total
+        })
+        .collect();
+    levels.map(|level| match places.partition_point(|&place| place < level) {
+        0 => pairs[0].0,
+        after if after == pairs.len() => pairs[after - 1].0,
+        after => {
+            let (low, high) = (pairs[after - 1].0, pairs[after].0);
+            let part = (level - places[after - 1]) / (places[after] - places[after - 1]);
+            low + part * (high - low)
+        }
+    })
+}
+
+fn weight(weights: Option<&[f64]>, i: usize) -> f64 {
+    weights.map_or(1.0, |weights| weights[i])
+}
+
+/// The sum of the weights; at least 1 without any.
+fn total(count: usize, weights: Option<&[f64]>) -> f64 {
+    weights.map_or(count.max(1) as f64, |weights| weights.iter().sum())
+}
+
+/// Kish's effective number of samples, (Σ w)² / Σ w²; at least 1.
+fn effective_count(count: usize, weights: Option<&[f64]>) -> f64 {
+    let effective = weights.map_or(count as f64, |weights| {
+        let largest = weights.iter().copied().fold(0.0, f64::max);
+        let relative = weights.iter().map(|weight| weight / largest);
+        relative.clone().sum::<f64>().powi(2) / relative.map(|w| w * w).sum::<f64>()
+    });
+    effective.max(1.0)
+}
+
 /// min(σ, IQR / 1.34), or σ when half the samples or more are equal.
-fn robust_spread(samples: &[f64]) -> f64 {
+fn robust_spread(samples: &[f64], weights: Option<&[f64]>) -> f64 {
     if samples.len() < 2 {
         return 0.0;
     }
-    let deviation = moment(samples, samples).sqrt();
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let quartiles = (quantile(&sorted, 0.75) - quantile(&sorted, 0.25)) / 1.34;
+    let deviation = moment(samples, samples, weights).sqrt();
+    let [lower, upper] = quantiles(samples, weights, [0.25, 0.75]);
+    let quartiles = (upper - lower) / 1.34;
     if quartiles > 0.0 { deviation.min(quartiles) } else { deviation }
 }
 
-/// The covariance, with denominator n - 1.
-fn moment(xs: &[f64], ys: &[f64]) -> f64 {
-    let count = xs.len() as f64;
-    let (mean_x, mean_y) = (xs.iter().sum::<f64>() / count, ys.iter().sum::<f64>() / count);
-    xs.iter().zip(ys).map(|(a, b)| (a - mean_x) * (b - mean_y)).sum::<f64>() / (count - 1.0)
+/// The covariance, Σ w (x - x̄)(y - ȳ) / Σ w · n / (n - 1) with the effective n; zero for a single sample.
+fn moment(xs: &[f64], ys: &[f64], weights: Option<&[f64]>) -> f64 {
+    let total = total(xs.len(), weights);
+    let mean = |values: &[f64]| {
+        values.iter().enumerate().map(|(i, value)| weight(weights, i) * value).sum::<f64>() / total
+    };
+    let (mean_x, mean_y) = (mean(xs), mean(ys));
+    let products =
+        xs.iter().zip(ys).enumerate().map(|(i, (a, b))| weight(weights, i) * (a - mean_x) * (b - mean_y));
+    let count = effective_count(xs.len(), weights);
+    if count > 1.0 { products.sum::<f64>() / total * count / (count - 1.0) } else { 0.0 }
 }
 
 /// Zero where it is not defined.
-fn correlation(xs: &[f64], ys: &[f64]) -> f64 {
-    if xs.len() < 3 {
+fn correlation(xs: &[f64], ys: &[f64], weights: Option<&[f64]>) -> f64 {
+    if effective_count(xs.len(), weights) < 3.0 {
         return 0.0;
     }
-    let rho = moment(xs, ys) / (moment(xs, xs) * moment(ys, ys)).sqrt();
+    let rho = moment(xs, ys, weights) / (moment(xs, xs, weights) * moment(ys, ys, weights)).sqrt();
     if rho.is_finite() { rho } else { 0.0 }
 }
 
@@ -304,7 +367,7 @@ mod tests {
     fn a_kernel_estimate_integrates_to_one() {
         let samples = normal_scores(3000);
         let axis = Axis { low: -7.0, high: 7.0, count: 400 };
-        let density = kernel_density(&samples, axis);
+        let density = kernel_density(&samples, None, axis);
         let mass: f64 = density.iter().sum::<f64>() * axis.step();
         assert!((mass - 1.0).abs() < 1e-6, "{mass}");
         // Near the mode of a standard normal, lowered a little by smoothing.
@@ -317,18 +380,63 @@ mod tests {
         let xs = normal_scores(2000);
         let ys: Vec<f64> = xs.iter().zip(normal_scores(4000).iter().skip(2000)).map(|(x, e)| x + e).collect();
         let (x, y) = (Axis { low: -8.0, high: 8.0, count: 120 }, Axis { low: -10.0, high: 10.0, count: 100 });
-        let field = kernel_density_2d(&xs, &ys, x, y);
+        let field = kernel_density_2d(&xs, &ys, None, x, y);
         let mass = field.values.iter().sum::<f64>() * x.step() * y.step();
         assert!((mass - 1.0).abs() < 1e-3, "{mass}");
+    }
+
+    #[test]
+    fn weights_count_as_so_many_samples() {
+        // Every sample repeated 0 to 3 times, and the same written as weights.
+        let (xs, noise) = (normal_scores(600), normal_scores(1300));
+        let ys: Vec<f64> = xs.iter().zip(&noise[600..]).map(|(x, e)| 0.5 * x + e).collect();
+        let weights: Vec<f64> = (0..600).map(|i| f64::from(i % 4)).collect();
+        let repeated = |values: &[f64]| -> Vec<f64> {
+            values.iter().zip(&weights).flat_map(|(&v, &w)| vec![v; w as usize]).collect()
+        };
+        let axis = Axis { low: -5.0, high: 5.0, count: 101 };
+        let close = |a: &[f64], b: &[f64]| {
+            let peak = a.iter().copied().fold(0.0, f64::max);
+            a.iter().zip(b).map(|(a, b)| (a - b).abs() / peak).fold(0.0, f64::max)
+        };
+        // They differ by the bandwidth alone: effective numbers are smaller than those of repeated samples.
+        let weighted = kernel_density(&xs, Some(&weights), axis);
+        let difference = close(&weighted, &kernel_density(&repeated(&xs), None, axis));
+        assert!(difference < 0.04, "{difference}");
+        assert!(close(&weighted, &kernel_density(&xs, None, axis)) > 2.0 * difference);
+        let field = kernel_density_2d(&xs, &ys, Some(&weights), axis, axis);
+        let mass = field.values.iter().sum::<f64>() * axis.step() * axis.step();
+        assert!((mass - 1.0).abs() < 2e-3, "{mass}");
+        let expected = kernel_density_2d(&repeated(&xs), &repeated(&ys), None, axis, axis);
+        assert!(close(&expected.values, &field.values) < 0.08);
+        // Equal weights, of any size, change nothing.
+        let equal = kernel_density(&xs, Some(&[1e-3; 600]), axis);
+        assert!(close(&kernel_density(&xs, None, axis), &equal) < 1e-3);
+    }
+
+    #[test]
+    fn samples_without_weight_do_not_count() {
+        let mut xs = normal_scores(500);
+        let mut weights = vec![2.0; 500];
+        let axis = Axis { low: -100.0, high: 100.0, count: 2001 };
+        let (before, ends) =
+            (kernel_density(&xs, Some(&weights), axis), quantiles(&xs, Some(&weights), [0.0, 1.0]));
+        xs.extend([90.0; 300]);
+        weights.extend([0.0; 300]);
+        let after = kernel_density(&xs, Some(&weights), axis);
+        assert!(before.iter().zip(&after).all(|(a, b)| (a - b).abs() < 1e-12));
+        assert_eq!(quantiles(&xs, Some(&weights), [0.0, 1.0]), ends);
+        assert_eq!(quantiles(&[1.0, 2.0, 3.0], Some(&[1.0, 0.0, 1.0]), [0.5]), [2.0]);
+        assert_eq!(quantiles(&[4.0, 1.0], Some(&[0.0, 5.0]), [0.0, 0.5, 1.0]), [1.0; 3]);
     }
 
     #[test]
     fn constant_and_single_samples_give_finite_peaks() {
         let axis = Axis { low: -1.0, high: 1.0, count: 101 };
         for samples in [vec![0.25], vec![0.25; 50]] {
-            let density = kernel_density(&samples, axis);
+            let density = kernel_density(&samples, None, axis);
             assert!((density.iter().sum::<f64>() * axis.step() - 1.0).abs() < 1e-3);
-            let field = kernel_density_2d(&samples, &samples, axis, axis);
+            let field = kernel_density_2d(&samples, &samples, None, axis, axis);
             assert!(field.values.iter().all(|v| v.is_finite()));
             assert_eq!(field.contours(field.highest_density_levels(&[0.9])[0]).len(), 1);
         }

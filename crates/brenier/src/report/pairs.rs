@@ -2,7 +2,7 @@
 
 use super::canvas::{
     Align, Canvas, Colour, FRAME, INK, PALETTE, PAPER, Panel, Pen, PictureSize, Scale, draw, limits,
-    text_width, thinned,
+    resampled, text_width, thinned,
 };
 use super::density::{Axis, kernel_density, kernel_density_2d};
 use crate::{Error, Result};
@@ -14,13 +14,16 @@ pub struct SampleLayer {
     pub label: String,
     /// Row-major, one column per quantity of the plot.
     pub samples: Vec<f64>,
+    /// One for each row, not negative, if the rows do not count alike; they need not sum to one.
+    pub weights: Option<Vec<f64>>,
     /// Its colour.
     pub colour: Colour,
 }
 
 /// A matrix of panels, one row and column per quantity.
 ///
-/// The contours bound the smallest regions that hold 50 % and 90 % of the estimated density.
+/// The contours bound the smallest regions that hold 50 % and 90 % of the estimated density. On a logarithmic axis
+/// ([`Self::log`]) the densities are those of the logarithm, so that areas in the picture are probabilities there too.
 ///
 /// ```
 /// use brenier::report::{PairPlot, PictureSize};
@@ -42,6 +45,7 @@ pub struct PairPlot {
     truth: Option<Vec<f64>>,
     mode: Option<Vec<f64>>,
     limits: Vec<(usize, f64, f64)>,
+    log: Vec<usize>,
 }
 
 /// Points of the grids of marginal and joint densities.
@@ -127,7 +131,13 @@ impl PairPlot {
     /// Adds row-major `samples` in the next colour of [`PALETTE`].
     pub fn layer(self, label: impl Into<String>, samples: Vec<f64>) -> Self {
         let colour = PALETTE[self.layers.len() % PALETTE.len()];
-        self.sample_layer(SampleLayer { label: label.into(), samples, colour })
+        self.sample_layer(SampleLayer { label: label.into(), samples, weights: None, colour })
+    }
+
+    /// Adds row-major `samples` whose rows have `weights`, as SMC-ABC's particles do, in the next colour of [`PALETTE`].
+    pub fn weighted_layer(self, label: impl Into<String>, samples: Vec<f64>, weights: Vec<f64>) -> Self {
+        let colour = PALETTE[self.layers.len() % PALETTE.len()];
+        self.sample_layer(SampleLayer { label: label.into(), samples, weights: Some(weights), colour })
     }
 
     /// Adds a layer.
@@ -148,6 +158,12 @@ impl PairPlot {
         self
     }
 
+    /// Gives the quantities `columns` (from 0) logarithmic axes.
+    pub fn log(mut self, columns: impl IntoIterator<Item = usize>) -> Self {
+        self.log.extend(columns);
+        self
+    }
+
     /// Shows quantity `column` from `low` to `high`, instead of where the samples are.
     pub fn limits(mut self, column: usize, low: f64, high: f64) -> Self {
         self.limits.push((column, low, high));
@@ -159,7 +175,8 @@ impl PairPlot {
     /// # Errors
     ///
     /// When samples, units or marks do not have one entry per name, when there is nothing to draw, when a value is
-    /// not finite, or when `size` leaves no room for the panels.
+    /// not finite or, on a logarithmic axis, not positive, when weights are negative or all zero, or when `size` leaves
+    /// no room for the panels.
     pub fn to_svg(&self, size: PictureSize) -> Result<String> {
         self.check()?;
         // Ticks depend on the panels' size and the margins on the ticks' labels: settled in two rounds.
@@ -206,6 +223,32 @@ impl PairPlot {
                     layer.samples[i]
                 )));
             }
+            let outside = |i: &usize| self.log.contains(&(i % n)) && layer.samples[*i] <= 0.0;
+            if let Some(i) = (0..layer.samples.len()).find(outside) {
+                return Err(Error::Domain(format!(
+                    "sample {} of {:?} has {} = {}: only positive values have a place on a logarithmic axis",
+                    i / n + 1,
+                    layer.label,
+                    self.names[i % n],
+                    layer.samples[i]
+                )));
+            }
+            let Some(weights) = &layer.weights else { continue };
+            if weights.len() * n != layer.samples.len() {
+                let got = format!("{} in {:?}", weights.len(), layer.label);
+                return wrong("weights of a pair plot", format!("{}", layer.samples.len() / n), got);
+            }
+            if let Some(row) = weights.iter().position(|weight| !(*weight >= 0.0 && weight.is_finite())) {
+                return Err(Error::Domain(format!(
+                    "the weight of sample {} of {:?} is {}: weights must be finite and not negative",
+                    row + 1,
+                    layer.label,
+                    weights[row]
+                )));
+            }
+            if weights.iter().all(|weight| *weight == 0.0) {
+                return Err(Error::Domain(format!("all weights of {:?} are zero", layer.label)));
+            }
         }
         for (mark, values) in self.marks() {
             if values.len() != n {
@@ -218,11 +261,31 @@ impl PairPlot {
                     values[i]
                 )));
             }
+            if let Some(i) = (0..n).find(|i| self.log.contains(i) && values[*i] <= 0.0) {
+                let (label, name) = (mark.label(), &self.names[i]);
+                return Err(Error::Domain(format!(
+                    "the {label} of {name} is {}: only positive values have a place on a logarithmic axis",
+                    values[i]
+                )));
+            }
+        }
+        if let Some(column) = self.log.iter().find(|column| **column >= n) {
+            return wrong(
+                "logarithmic axes of a pair plot",
+                format!("columns below {n}"),
+                column.to_string(),
+            );
         }
         for &(column, low, high) in &self.limits {
-            if column >= n || !(low < high && (high - low).is_finite()) {
+            let log = self.log.contains(&column);
+            if column >= n || !(low < high && (high - low).is_finite()) || (log && low <= 0.0) {
                 let got = format!("{low} to {high} for column {column}");
-                return wrong("limits of a pair plot", format!("low < high for a column below {n}"), got);
+                let zero = if log { "0 < " } else { "" };
+                return wrong(
+                    "limits of a pair plot",
+                    format!("{zero}low < high for a column below {n}"),
+                    got,
+                );
             }
         }
         Ok(())
@@ -234,8 +297,15 @@ impl PairPlot {
         mode.into_iter().chain(self.truth.as_deref().map(|values| (Mark::Truth, values)))
     }
 
-    fn column(layer: &SampleLayer, column: usize, n: usize) -> Vec<f64> {
-        layer.samples.iter().skip(column).step_by(n).copied().collect()
+    /// Where a value of quantity `column` stands on its axis: at itself, or at its logarithm.
+    fn place(&self, column: usize, value: f64) -> f64 {
+        if self.log.contains(&column) { value.log10() } else { value }
+    }
+
+    /// The places of a layer's samples on the axis of `column`.
+    fn column(&self, layer: &SampleLayer, column: usize) -> Vec<f64> {
+        let values = layer.samples.iter().skip(column).step_by(self.names.len());
+        values.map(|&value| self.place(column, value)).collect()
     }
 
     fn label(&self, scales: &[Scale], i: usize, layout: &Layout, room: f64) -> Vec<String> {
@@ -274,20 +344,26 @@ impl PairPlot {
     }
 
     fn scales(&self, layout: &Layout) -> Vec<Scale> {
-        let n = self.names.len();
-        (0..n)
+        (0..self.names.len())
             .map(|column| {
                 let given = self.limits.iter().rev().find(|limit| limit.0 == column);
                 let (low, high) = given.map_or_else(
                     || {
-                        let marks: Vec<f64> = self.marks().map(|(_, values)| values[column]).collect();
+                        let marks: Vec<f64> =
+                            self.marks().map(|(_, values)| self.place(column, values[column])).collect();
                         // Each layer counts alike, however many samples it has.
-                        let bounds = self.layers.iter().map(|l| limits(&Self::column(l, column, n), &marks));
+                        let bounds = self
+                            .layers
+                            .iter()
+                            .map(|l| limits(&self.column(l, column), l.weights.as_deref(), &marks));
                         bounds.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).expect("there is a layer")
                     },
-                    |&(_, low, high)| (low, high),
+                    |&(_, low, high)| (self.place(column, low), self.place(column, high)),
                 );
-                Scale::new(low, high, layout.width, layout.font, 5)
+                match self.log.contains(&column) {
+                    true => Scale::logarithmic(low, high, layout.width, layout.font, 5),
+                    false => Scale::new(low, high, layout.width, layout.font, 5),
+                }
             })
             .collect()
     }
@@ -339,7 +415,7 @@ impl PairPlot {
         let densities: Vec<Vec<f64>> = self
             .layers
             .iter()
-            .map(|layer| kernel_density(&Self::column(layer, column, self.names.len()), axis))
+            .map(|layer| kernel_density(&self.column(layer, column), layer.weights.as_deref(), axis))
             .collect();
         let peak = densities.iter().flatten().copied().fold(0.0, f64::max);
         if peak > 0.0 {
@@ -360,8 +436,12 @@ impl PairPlot {
                 canvas.line(&curve, Pen::new(layer.colour, 1.2));
             }
         }
-        for (mark, values) in self.marks().filter(|(_, values)| panel.x.contains(values[column])) {
-            let x = panel.place([values[column], panel.y.low])[0];
+        for (mark, values) in self.marks() {
+            let at = self.place(column, values[column]);
+            if !panel.x.contains(at) {
+                continue;
+            }
+            let x = panel.place([at, panel.y.low])[0];
             mark.draw_line(canvas, x, panel.from[1], panel.to[1]);
         }
     }
@@ -371,16 +451,21 @@ impl PairPlot {
         let budget = PICTURE_DOTS / (self.layers.len() * n * (n - 1) / 2);
         let axis = |scale: &Scale| Axis { low: scale.low, high: scale.high, count: JOINT_POINTS };
         let columns: Vec<[Vec<f64>; 2]> =
-            self.layers.iter().map(|l| [column, row].map(|c| Self::column(l, c, n))).collect();
+            self.layers.iter().map(|l| [column, row].map(|c| self.column(l, c))).collect();
         for (layer, [xs, ys]) in self.layers.iter().zip(&columns) {
-            for i in thinned(xs.len(), budget.min(PANEL_DOTS)) {
+            let most = budget.min(PANEL_DOTS);
+            let shown = match &layer.weights {
+                Some(weights) => resampled(weights, most.min(xs.len())),
+                None => thinned(xs.len(), most).collect(),
+            };
+            for i in shown {
                 if panel.x.contains(xs[i]) && panel.y.contains(ys[i]) {
                     canvas.dot(panel.place([xs[i], ys[i]]), 0.8, layer.colour, 0.22);
                 }
             }
         }
         for (layer, [xs, ys]) in self.layers.iter().zip(&columns) {
-            let field = kernel_density_2d(xs, ys, axis(panel.x), axis(panel.y));
+            let field = kernel_density_2d(xs, ys, layer.weights.as_deref(), axis(panel.x), axis(panel.y));
             for (level, width) in field.highest_density_levels(&[0.9, 0.5]).into_iter().zip([0.8, 1.5]) {
                 for contour in field.contours(level) {
                     panel.contour(canvas, &contour, Pen::new(layer.colour, width));
@@ -388,7 +473,7 @@ impl PairPlot {
             }
         }
         for (mark, values) in self.marks() {
-            let point = [values[column], values[row]];
+            let point = [column, row].map(|c| self.place(c, values[c]));
             if panel.x.contains(point[0]) && panel.y.contains(point[1]) {
                 mark.draw(canvas, panel.place(point), 3.2);
             }
@@ -481,6 +566,31 @@ mod tests {
     }
 
     #[test]
+    fn weights_and_logarithmic_axes_are_drawn() {
+        // Draws of one distribution, half of them twice; the other layer says the same by weights.
+        let logs = rows(4, 2000, 0.0);
+        let centres = [0.01, 0.5, 1.0, 0.01];
+        let draws: Vec<f64> = logs
+            .iter()
+            .enumerate()
+            .map(|(i, v)| centres[i % 4] * (0.15 * (1 + i % 2 * 4) as f64 * v).exp())
+            .collect();
+        let weights: Vec<f64> = (0..2000).map(|i| f64::from(1 + i % 2)).collect();
+        let plot = PairPlot::new(["θ₁", "θ₂", "θ₃", "θ₄"])
+            .layer("PCP-Map", draws.clone())
+            .weighted_layer("SMC-ABC", draws.iter().map(|v| v * 1.1).collect(), weights.clone())
+            .truth(centres)
+            .log(0..4);
+        let svg = plot.to_svg(SIZE).unwrap();
+        assert!(svg.contains("0.01\n") && svg.contains("θ₁") && !svg.contains("NaN"));
+        save("pairs_log", &svg);
+        let unweighted = PairPlot { layers: vec![plot.layers[0].clone()], ..plot.clone() };
+        let mut weighted = unweighted.clone();
+        weighted.layers[0].weights = Some(weights);
+        assert_ne!(unweighted.to_svg(SIZE).unwrap(), weighted.to_svg(SIZE).unwrap());
+    }
+
+    #[test]
     fn one_quantity_and_many_are_drawn() {
         let one = PairPlot::new(["x"]).layer("posterior", square_draws(500)).truth([0.1]);
         save("pairs_one", &one.to_svg(PictureSize { width: 300, height: 220 }).unwrap());
@@ -507,6 +617,16 @@ mod tests {
         assert!(text(plot.clone().layer("d", vec![1.0; 3])).contains("rows of 2 values"));
         assert!(text(plot.clone().layer("d", vec![1.0, f64::NAN])).contains("b = NaN"));
         assert!(text(plot.clone().layer("d", vec![1.0; 4]).truth([1.0])).contains("2 values"));
+        let two = |weights: [f64; 2]| plot.clone().weighted_layer("d", vec![1.0; 4], weights.to_vec());
+        assert!(text(two([1.0, -1.0])).contains("weight of sample 2"));
+        assert!(text(two([0.0, 0.0])).contains("all weights"));
+        assert!(
+            text(plot.clone().weighted_layer("d", vec![1.0; 4], vec![1.0])).contains("expected 2, got 1")
+        );
+        let log = |layer: Vec<f64>| plot.clone().layer("d", layer).log([1]);
+        assert!(text(log(vec![1.0, 2.0, 1.0, 0.0])).contains("sample 2 of \"d\" has b = 0"));
+        assert!(text(log(vec![1.0, 2.0]).truth([-1.0, -1.0])).contains("truth of b is -1"));
+        assert!(text(log(vec![1.0, 2.0]).log([2])).contains("below 2"));
         let tiny = plot.layer("d", vec![1.0; 4]).to_svg(PictureSize { width: 30, height: 30 });
         assert!(tiny.unwrap_err().to_string().contains("30 × 30"));
     }

@@ -179,7 +179,7 @@ impl<'a> ConditionalPanels<'a> {
         let [low, high] = self.limits.map_or_else(
             || {
                 let samples = self.panels.iter().flat_map(|p| p.samples.iter().skip(axis).step_by(2));
-                limits(&samples.copied().collect::<Vec<f64>>(), &[]).into()
+                limits(&samples.copied().collect::<Vec<f64>>(), None, &[]).into()
             },
             |given| given[axis],
         );

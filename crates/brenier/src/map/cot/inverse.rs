@@ -76,11 +76,7 @@ impl<T: Real> CotMap<T> {
                 got: format!("{} and {} numbers", start.len(), given.len()),
             });
         }
-        let mut records = vec![T::ZERO; observations * stride];
-        records.par_chunks_mut(EVALUATION_ROWS * stride).enumerate().for_each(|(index, records)| {
-            let rows = records.len() / stride;
-            self.contexts(&given[index * EVALUATION_ROWS * m..][..rows * m], records, rows);
-        });
+        let records = self.context_records(&given[..observations * m], observations);
         let frame = self.frame();
         let mut end = start.to_vec();
         end.par_chunks_mut(TRAVEL_ROWS * n).enumerate().try_for_each_init(

@@ -27,7 +27,7 @@ pub use step::CotWorkspace;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::batch::{Contexts, EVALUATION_ROWS, check_batch, check_parameters};
+use super::batch::{Contexts, EVALUATION_ROWS, check_batch, check_observations, check_parameters};
 use super::{ConditionalMap, TensorSpec};
 use crate::kernel::Real;
 use crate::{Error, Result};
@@ -184,6 +184,51 @@ impl<T: Real> CotMap<T> {
             },
         )?;
         Ok(costs)
+    }
+
+    /// log π(x | y) of every row x in `steps` steps, `observation` telling which row of `given` belongs to it.
+    pub fn log_density_at(
+        &self,
+        x: &[T],
+        given: &[T],
+        observation: &[u32],
+        steps: usize,
+        out: &mut [f64],
+    ) -> Result<()> {
+        check_steps("steps", steps)?;
+        let (n, m, stride) = (self.layout.shape.target, self.layout.shape.given, self.layout.record);
+        let observations = check_observations(x, given, observation, out, n, m)?;
+        let records = &self.context_records(&given[..observations * m], observations);
+        let frame = self.frame();
+        let shards = x.par_chunks(EVALUATION_ROWS * n).zip(observation.par_chunks(EVALUATION_ROWS));
+        shards.zip(out.par_chunks_mut(EVALUATION_ROWS)).enumerate().try_for_each_init(
+            || {
+                let track = Track::new(self, EVALUATION_ROWS, Wanted::Laplacian, 0);
+                (track, Shard::new(self, EVALUATION_ROWS))
+            },
+            |(track, shard), (place, ((x, observation), out))| {
+                let rows = out.len();
+                let contexts = Contexts { records, stride, index: Some(observation) };
+                shard.x[..rows * n].copy_from_slice(x);
+                self.integrate(&frame, track, shard, contexts, rows, Journey::to_reference(steps), false);
+                self.check_shard(shard, rows, place * EVALUATION_ROWS)?;
+                for (b, out) in out.iter_mut().enumerate() {
+                    *out = -shard.row_loss(b, n);
+                }
+                Ok(())
+            },
+        )
+    }
+
+    /// Context records of many observations.
+    fn context_records(&self, given: &[T], observations: usize) -> Vec<T> {
+        let (m, stride) = (self.layout.shape.given, self.layout.record);
+        let mut records = vec![T::ZERO; observations * stride];
+        records.par_chunks_mut(EVALUATION_ROWS * stride).enumerate().for_each(|(index, records)| {
+            let rows = records.len() / stride;
+            self.contexts(&given[index * EVALUATION_ROWS * m..][..rows * m], records, rows);
+        });
+        records
     }
 
     /// Number of rows, where x and y agree on it.

@@ -244,7 +244,7 @@ fn largest(values: &[f64]) -> f64 {
 
 impl<T: Real> PcpMap<T> {
     /// Context records of many observations.
-    fn context_records(&self, given: &[T], observations: usize) -> Vec<T> {
+    pub(super) fn context_records(&self, given: &[T], observations: usize) -> Vec<T> {
         let (m, stride) = (self.layout.shape.given, self.layout.record);
         let mut records = vec![T::ZERO; observations * stride];
         records.par_chunks_mut(ROWS * stride).enumerate().for_each(|(index, records)| {

@@ -26,7 +26,7 @@ pub use step::PcpWorkspace;
 
 use shape::Layout;
 
-use super::batch::{Contexts, EVALUATION_ROWS, check_batch, check_parameters};
+use super::batch::{Contexts, EVALUATION_ROWS, check_batch, check_observations, check_parameters};
 use super::{ConditionalMap, TensorSpec};
 use crate::kernel::Real;
 use crate::{Error, Result};
@@ -96,6 +96,35 @@ impl<T: Real> PcpMap<T> {
             Ok(())
         })?;
         Ok((potential, hessian))
+    }
+
+    /// log π(x | y) of every row x, `observation` telling which row of `given` belongs to it.
+    ///
+    /// Contexts are computed once per observation, so that many x at few y cost a fraction of
+    /// [`log_density`](ConditionalMap::log_density).
+    pub fn log_density_at(&self, x: &[T], given: &[T], observation: &[u32], out: &mut [f64]) -> Result<()> {
+        let (n, m, stride) = (self.layout.shape.target, self.layout.shape.given, self.layout.record);
+        let observations = check_observations(x, given, observation, out, n, m)?;
+        let records = &self.context_records(&given[..observations * m], observations);
+        let most = EVALUATION_ROWS.min(out.len());
+        let shards = x.par_chunks(EVALUATION_ROWS * n).zip(observation.par_chunks(EVALUATION_ROWS));
+        shards.zip(out.par_chunks_mut(EVALUATION_ROWS)).enumerate().try_for_each_init(
+            || Shard::new(self, most, false),
+            |shard, (place, ((x, observation), out))| {
+                let contexts = Contexts { records, stride, index: Some(observation) };
+                self.evaluate(shard, contexts, x, out.len());
+                self.check_shard(shard, place * EVALUATION_ROWS)?;
+                for (b, out) in out.iter_mut().enumerate() {
+                    *out = -shard.row_loss(b, n);
+                }
+                Ok(())
+            },
+        )
+    }
+
+    /// b > 0, the weight of ½‖x‖²: ∇²G ⪰ b I wherever G is evaluated, so the map is one to one for every y.
+    pub fn strong_convexity(&self) -> f64 {
+        self.mixture().b.to_f64()
     }
 
     /// Number of rows, where x and y agree on it.

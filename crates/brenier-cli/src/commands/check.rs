@@ -1,0 +1,212 @@
+//! `brenier check`: one verdict on a model from held-out pairs, with its reasons.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::path::Path;
+
+use brenier::check::{
+    Check, CheckControl, CheckEvent, CheckObserver, Severity, Stage, Trust, check, quantity_name,
+};
+use brenier::data::{Missing, ReadOptions, Table, write_bytes};
+use brenier::diagnose::Calibration;
+use brenier::{Error, Posterior};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::check_args::{CheckArguments, CheckingArguments};
+use crate::failure::Failure;
+use crate::models::Model;
+use crate::{observations, output};
+
+/// Letters a line, so that long sentences stay legible.
+const LINE: usize = 100;
+
+pub(crate) fn run(arguments: &CheckArguments) -> Result<(), Failure> {
+    let stdout = arguments.json.as_deref() == Some(Path::new("-"));
+    if let Some(path) = arguments.json.as_deref().filter(|_| !stdout) {
+        output::check_writable(path)?;
+    }
+    let found = Checked::make(&arguments.checking)?.found;
+    let json = || serde_json::to_string_pretty(&found).expect("plain numbers and names") + "\n";
+    if let Some(path) = arguments.json.as_deref().filter(|_| !stdout) {
+        write_bytes(path, json().as_bytes())?;
+    }
+    output::result(&if stdout { json() } else { summary(&found) })?;
+    match found.verdict.trust {
+        Trust::Care if arguments.strict => Err(Failure::Verdict(3)),
+        Trust::Untrustworthy if arguments.strict => Err(Failure::Verdict(4)),
+        _ => Ok(()),
+    }
+}
+
+/// A model, the table it was checked with, what was found, and the simulator if there is one.
+pub(crate) struct Checked {
+    pub(crate) model: Posterior,
+    pub(crate) table: Table,
+    pub(crate) simulator: Option<Model>,
+    pub(crate) found: Check,
+}
+
+impl Checked {
+    /// Reads what the flags name and checks it.
+    pub(crate) fn make(arguments: &CheckingArguments) -> Result<Self, Failure> {
+        let settings = arguments.settings();
+        settings.validate()?;
+        let model = Posterior::load(&arguments.model)?;
+        let others = arguments
+            .others
+            .iter()
+            .map(|path| Ok((path.display().to_string(), Posterior::load(path)?)))
+            .collect::<Result<Vec<_>, Error>>()?;
+        let names = [model.target_names(), model.given_names()].concat();
+        let missing = if arguments.drop_missing { Missing::DropRows } else { Missing::Fail };
+        let options = ReadOptions { missing, ..ReadOptions::default() };
+        let table = observations::columns(&arguments.table, options, &names)?;
+        let simulator = Model::for_posterior(&arguments.simulator, model.target_names())?;
+        let mut screen = Screen::new(arguments.quiet);
+        let control = CheckControl {
+            observer: &mut screen,
+            simulator: simulator.as_ref().map(Model::simulator),
+            others: &others,
+        };
+        let named = |error: Error| match error {
+            Error::Domain(problem) | Error::Columns(problem) => Error::table(&arguments.table, problem),
+            other => other,
+        };
+        let found = check(&model, &table, &settings, control).map_err(named)?;
+        drop(screen);
+        simulator.iter().for_each(Model::tell_restarts);
+        Ok(Self { model, table, simulator, found })
+    }
+}
+
+/// A bar on a terminal, nothing elsewhere: a check takes seconds.
+pub(crate) struct Screen(Option<ProgressBar>);
+
+impl Screen {
+    pub(crate) fn new(quiet: bool) -> Self {
+        Self((!quiet && std::io::stderr().is_terminal()).then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            let style = ProgressStyle::with_template("{bar:20} {human_pos}/{human_len} {msg}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar
+        }))
+    }
+}
+
+impl CheckObserver for Screen {
+    fn event(&mut self, event: &CheckEvent) {
+        let Some(bar) = &self.0 else { return };
+        match *event {
+            CheckEvent::Started { stage, of } => {
+                bar.set_length(of as u64);
+                bar.set_position(0);
+                bar.set_message(match stage {
+                    Stage::Densities => "rows scored",
+                    Stage::Calibration => "pairs drawn at",
+                    Stage::Certificates => "pairs certified",
+                    Stage::Predictive => "simulations",
+                    Stage::Members => "models compared",
+                });
+            }
+            CheckEvent::Advanced { done, .. } => bar.set_position(done as u64),
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// The verdict first, then its reasons, then the figures.
+pub(crate) fn summary(found: &Check) -> String {
+    let mut text = String::new();
+    let _ = writeln!(text, "VERDICT: {}", found.verdict.trust.to_string().to_uppercase());
+    wrapped(&mut text, "", &found.verdict.headline);
+    text.push('\n');
+    for finding in &found.verdict.findings {
+        let mark = match finding.severity {
+            Severity::Good => "ok    ",
+            Severity::Note => "note  ",
+            Severity::Care => "care  ",
+            Severity::Bad => "BAD   ",
+        };
+        wrapped(&mut text, mark, &finding.text);
+    }
+    text.push('\n');
+    let joint = found.marginal_calibration.is_some();
+    if joint {
+        text.push_str("target given the rest\n");
+    }
+    text.push_str(&ranks(&found.calibration, &found.subject.target));
+    if let Some(marginal) = &found.marginal_calibration {
+        text.push_str("\ngiven columns alone\n");
+        text.push_str(&ranks(marginal, &found.subject.given));
+    }
+    let scored = &found.likelihood;
+    text.push('\n');
+    for (of, scored) in [
+        (if joint { ", target given the rest" } else { "" }, Some(&scored.target)),
+        (", given columns alone", scored.given.as_ref()),
+        (", all columns", scored.joint.as_ref()),
+    ] {
+        let Some(scored) = scored else { continue };
+        let (user, standardised) = (scored.user, scored.standardised);
+        let _ = writeln!(text, "mean NLL, your units    {:.4} ± {:.4}{of}", user.mean, user.standard_error);
+        let _ = writeln!(
+            text,
+            "mean NLL, standardised  {:.4} ± {:.4}{of}",
+            standardised.mean, standardised.standard_error
+        );
+    }
+    text
+}
+
+/// A line for each check of calibration.
+pub(crate) fn ranks(found: &Calibration, names: &[String]) -> String {
+    let named: Vec<String> = found.checks.iter().map(|check| quantity_name(check.quantity, names)).collect();
+    let width = named.iter().map(|name| name.chars().count()).max().unwrap_or(0).max(5);
+    let mut text = format!(
+        "{:width$}  {:>9} {:>9}  {:>9} {:>9}  reading ({} pairs × {} draws)\n",
+        "check", "50 % hold", "90 % hold", "max |F-z|", "p, corr.", found.pairs, found.draws
+    );
+    for (check, name) in found.checks.iter().zip(&named) {
+        let p = check.adjusted_p_value;
+        let reading = if p <= found.level { check.reading() } else { "fine" };
+        let p = if p < 0.001 { "<0.001".to_owned() } else { format!("{p:.3}") };
+        let _ = writeln!(
+            text,
+            "{name:width$}  {:>7.1} % {:>7.1} %  {:>9.3} {p:>9}  {reading}",
+            100.0 * check.coverage(0.5),
+            100.0 * check.coverage(0.9),
+            check.deviation()
+        );
+    }
+    text
+}
+
+/// `words` in lines of at most [`LINE`] letters, the first after `mark`, the others as far in.
+fn wrapped(text: &mut String, mark: &str, words: &str) {
+    let indent = mark.chars().count();
+    let (mut column, mut first) = (indent, true);
+    text.push_str(mark);
+    for word in words.split(' ') {
+        let length = word.chars().count();
+        if !first && column + 1 + length > LINE {
+            text.push('\n');
+            text.push_str(&" ".repeat(indent));
+            (column, first) = (indent, true);
+        }
+        if !first {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += length;
+        first = false;
+    }
+    text.push('\n');
+}

@@ -1,0 +1,237 @@
+//! What the training history says, whether other fits agree, and what is likelier to help.
+
+use serde::Serialize;
+
+use super::likelihood::{RowScores, robust};
+use super::pairs::{Chosen, HeldOut};
+use super::{CheckEvent, CheckObserver, CheckSettings, Estimate, Likelihood, Stage, thresholds};
+use crate::diagnose::{C2stSettings, Sample, SlicedSettings, c2st, sliced_wasserstein};
+use crate::map::{Method, SampleSettings};
+use crate::train::Stop;
+use crate::{Error, Posterior, Result};
+
+/// Observations at which two models' draws are compared, and those of them that a classifier judges.
+const MEMBER_OBSERVATIONS: usize = 20;
+const CLASSIFIED: usize = 3;
+/// Draws of each model at each.
+const MEMBER_DRAWS: usize = 1000;
+
+/// What is likelier to make the model better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Advice {
+    /// The training was cut short while the validation loss still fell.
+    MoreTraining,
+    /// Training rows fit better than held-out ones.
+    MoreSimulations,
+    /// Neither: training has settled and there is no gap.
+    Neither,
+}
+
+/// What the training history says.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Learning {
+    /// Why the training ended.
+    pub stop: Stop,
+    /// Steps taken.
+    pub steps: u64,
+    /// The step whose weights the model holds.
+    pub best_step: u64,
+    /// Passes over the training rows.
+    pub epochs: f64,
+    /// Validation minus training loss over the tenth of the steps before the best one, standardised nats. None for a
+    /// COT-Flow, whose training loss has penalties in it, and without a history.
+    pub gap: Option<f64>,
+    /// What one standard deviation of chance does to the validation loss: scatter of rows over √rows.
+    pub noise: f64,
+    /// How much the best validation loss fell in the last fifth of the steps; none without a history.
+    pub last_gain: Option<f64>,
+    /// How far the last validations lie above the best one; large when training goes on to learn the rows by heart.
+    pub rise: Option<f64>,
+    /// What is likelier to help.
+    pub advice: Advice,
+    /// Why, with the figures.
+    pub reason: String,
+}
+
+impl Learning {
+    pub(super) fn read(model: &Posterior, likelihood: &Likelihood) -> Self {
+        let (header, history) = (model.header(), model.history());
+        let training = &header.training;
+        let kept = (likelihood.rows - likelihood.failed).max(1) as f64;
+        let scatter = likelihood.target.standardised.standard_error * kept.sqrt();
+        let noise = scatter / (training.valid_rows.max(1) as f64).sqrt();
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+        let window = training.steps.div_ceil(10);
+        let near: Vec<_> = history
+            .iter()
+            .filter(|p| p.step <= training.best_step && p.step + window >= training.best_step)
+            .collect();
+        let gap = (header.method == Method::PcpMap && !near.is_empty())
+            .then(|| mean(&near.iter().map(|p| p.valid_nll - p.train_nll).collect::<Vec<_>>()));
+        let last_gain = history
+            .iter()
+            .rev()
+            .find(|p| 5 * p.step <= 4 * training.steps)
+            .map(|p| p.best_valid_nll - training.best_valid_nll);
+        let tail: Vec<f64> = history.iter().rev().take(5).map(|p| p.valid_nll).collect();
+        let rise = (!tail.is_empty()).then(|| (mean(&tail) - training.best_valid_nll).max(0.0));
+        let cut_short = training.stop != Stop::Converged;
+        let gaping = |gap: f64| gap > thresholds::GAP.max(2.0 * noise);
+        let (advice, reason) = if let Some(gain) =
+            last_gain.filter(|&gain| cut_short && gain > thresholds::STILL_FALLING)
+        {
+            let ended = match training.stop {
+                Stop::Minutes => "the time budget",
+                Stop::Interrupted => "the user",
+                Stop::Diverged => "a loss that was not finite",
+                Stop::Epochs | Stop::Converged => "the number of epochs",
+            };
+            let reason = format!(
+                "training was ended by {ended} while the validation NLL still fell, by {gain:.3} in the last fifth of \
+                 the steps"
+            );
+            (Advice::MoreTraining, reason)
+        } else if let Some(gap) = gap.filter(|&gap| gaping(gap)) {
+            let reason = format!(
+                "training rows fit better than validation rows by {gap:.3} nats (chance: ±{noise:.3}): the {} rows are \
+                 partly learned by heart, so more simulations, or a smaller network, are likelier to help than more \
+                 training",
+                training.train_rows
+            );
+            (Advice::MoreSimulations, reason)
+        } else if let Some(rise) = rise.filter(|&rise| gaping(rise)) {
+            let reason = format!(
+                "after its best step the validation NLL rose by {rise:.3} nats: training learns the {} rows by heart, so \
+                 more simulations, or a smaller network, are likelier to help than more training",
+                training.train_rows
+            );
+            (Advice::MoreSimulations, reason)
+        } else {
+            let gap = match gap {
+                Some(gap) => {
+                    format!("training and validation rows fit alike (gap {gap:.3}, chance ±{noise:.3})")
+                }
+                None => "validation did not get worse after its best step".to_owned(),
+            };
+            let reason = format!(
+                "the validation NLL had settled and {gap}: what is left is the network's, try brenier tune or a wider one"
+            );
+            (Advice::Neither, reason)
+        };
+        Self {
+            stop: training.stop,
+            steps: training.steps,
+            best_step: training.best_step,
+            epochs: history.last().map_or(0.0, |p| p.epoch),
+            gap,
+            noise,
+            last_gain,
+            rise,
+            advice,
+            reason,
+        }
+    }
+}
+
+/// Another model of the same problem beside the one that was checked.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Member {
+    /// Its name.
+    pub name: String,
+    /// Its seed.
+    pub seed: u64,
+    /// Held-out NLL of the other minus that of the checked model, row by row, in the user's units.
+    pub nll_difference: Estimate,
+    /// Sliced Wasserstein distance of their draws, mean over observations, in standard deviations of the checked
+    /// model's posterior.
+    pub distance: f64,
+    /// What two sets of draws of one model are apart by chance, the same way.
+    pub chance_distance: f64,
+    /// How well a classifier tells their draws apart, mean over some observations; ½ is not at all.
+    pub c2st: f64,
+}
+
+/// An error unless all are models of the same columns.
+pub(super) fn check_members(model: &Posterior, others: &[(String, Posterior)]) -> Result<()> {
+    for (name, other) in others {
+        if other.target_names() != model.target_names() || other.given_names() != model.given_names() {
+            return Err(Error::Columns(format!(
+                "{name} is a model of {} given {}, the one to check of {} given {}: only models of the same columns, in \
+                 the same order, can be compared",
+                other.target_names().join(", "),
+                other.given_names().join(", "),
+                model.target_names().join(", "),
+                model.given_names().join(", "),
+            )));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn compare_members(
+    model: &Posterior,
+    others: &[(String, Posterior)],
+    held_out: &HeldOut,
+    chosen: &Chosen,
+    scored: &RowScores,
+    settings: &CheckSettings,
+    observer: &mut dyn CheckObserver,
+) -> Result<Vec<Member>> {
+    if others.is_empty() {
+        return Ok(Vec::new());
+    }
+    let stage = Stage::Members;
+    observer.event(&CheckEvent::Started { stage, of: others.len() });
+    let unconditional = model.given_names().is_empty();
+    let some = chosen.spread(if unconditional { 1 } else { MEMBER_OBSERVATIONS });
+    let how = SampleSettings::default();
+    let draw = |of: &Posterior, seed: u64| {
+        of.sample(&some.given, some.count, MEMBER_DRAWS, seed, &how).and_then(|draws| {
+            // In the checked model's coordinates, where distances make sense whatever the supports.
+            model.transform_target(&draws.values)
+        })
+    };
+    let (own, again) = (draw(model, settings.seed)?, draw(model, !settings.seed)?);
+    let n = model.target_names().len();
+    let mut members = Vec::with_capacity(others.len());
+    for (done, (name, other)) in others.iter().enumerate() {
+        let theirs = draw(other, settings.seed ^ 0x5bd1_e995)?;
+        let densities = robust(other, &held_out.target, &held_out.given, held_out.rows)?;
+        // Both in the user's units: the two models standardise differently.
+        let differences: Vec<f64> = (0..held_out.rows)
+            .filter(|&row| scored.usable[row] && densities.user[row].is_finite())
+            .map(|row| scored.user[row] - densities.user[row])
+            .collect();
+        let (mut distance, mut chance, mut accuracy) = (0.0, 0.0, 0.0);
+        let classified = CLASSIFIED.min(some.count);
+        for place in 0..some.count {
+            let part = |draws: &'_ [f64]| -> Vec<f64> {
+                draws[place * MEMBER_DRAWS * n..(place + 1) * MEMBER_DRAWS * n].to_vec()
+            };
+            let (own, again, theirs) = (part(&own), part(&again), part(&theirs));
+            let own = Sample::new(&own, n)?;
+            let (mean, mut deviation) = own.moments();
+            deviation.iter_mut().for_each(|d| *d = if *d > 0.0 { *d } else { 1.0 });
+            let [own, again, theirs] = [own, Sample::new(&again, n)?, Sample::new(&theirs, n)?]
+                .map(|sample| sample.rescaled(&mean, &deviation));
+            let slices = SlicedSettings { seed: settings.seed, ..SlicedSettings::default() };
+            distance += sliced_wasserstein(&own, &theirs, &slices)?.distance;
+            chance += sliced_wasserstein(&own, &again, &slices)?.distance;
+            if place < classified {
+                let judge = C2stSettings { seed: settings.seed, ..C2stSettings::default() };
+                accuracy += c2st(&own, &theirs, &judge)?.accuracy;
+            }
+        }
+        members.push(Member {
+            name: name.clone(),
+            seed: other.header().seed,
+            nll_difference: Estimate::of(&differences),
+            distance: distance / some.count as f64,
+            chance_distance: chance / some.count as f64,
+            c2st: accuracy / classified as f64,
+        });
+        observer.event(&CheckEvent::Advanced { stage, done: done + 1 });
+    }
+    Ok(members)
+}

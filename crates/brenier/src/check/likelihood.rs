@@ -1,0 +1,135 @@
+//! How likely the held-out pairs are, against the validation rows of the training and against knowing nothing.
+
+use serde::Serialize;
+
+use super::pairs::HeldOut;
+use crate::map::HALF_LOG_TWO_PI;
+use crate::{Error, LogDensities, Posterior, Result};
+
+/// A mean with its standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Estimate {
+    /// The mean.
+    pub mean: f64,
+    /// √(Σ (v − v̄)² / (N (N − 1))).
+    pub standard_error: f64,
+}
+
+impl Estimate {
+    /// Of `values`; the standard error of fewer than two is zero.
+    pub fn of(values: &[f64]) -> Self {
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count.max(1.0);
+        let squares: f64 = values.iter().map(|value| (value - mean) * (value - mean)).sum();
+        Self { mean, standard_error: (squares / (count * (count - 1.0)).max(1.0)).sqrt() }
+    }
+}
+
+/// Mean negative log-likelihoods of one factor, in both units.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Scored {
+    /// In the units of the user's columns.
+    pub user: Estimate,
+    /// Of the transformed variable that the map sees.
+    pub standardised: Estimate,
+}
+
+impl Scored {
+    fn of(densities: &LogDensities, usable: &[bool]) -> Self {
+        let estimate = |values: &[f64]| {
+            let kept: Vec<f64> =
+                values.iter().zip(usable).filter(|(_, usable)| **usable).map(|(value, _)| -value).collect();
+            Estimate::of(&kept)
+        };
+        Self { user: estimate(&densities.user), standardised: estimate(&densities.standardised) }
+    }
+}
+
+/// How likely the held-out rows are.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Likelihood {
+    /// Rows scored.
+    pub rows: usize,
+    /// Rows whose density could not be computed; they are in no mean.
+    pub failed: usize,
+    /// −log π(x | y).
+    pub target: Scored,
+    /// −log π(y), for a joint model.
+    pub given: Option<Scored>,
+    /// −log π(x, y), for a joint model.
+    pub joint: Option<Scored>,
+    /// The best mean NLL of the validation rows in training, π(x | y), standardised.
+    pub validation: f64,
+    /// Held-out minus validation NLL.
+    pub difference: f64,
+    /// Its standard error, with rows of equal scatter in both.
+    pub difference_error: f64,
+    /// What a standard Gaussian that ignores y scores, standardised: n (½ log 2π + ½).
+    pub baseline: f64,
+}
+
+/// log π(x | y) in the user's units, row by row, and whether it could be computed.
+pub(super) struct RowScores {
+    pub(super) user: Vec<f64>,
+    pub(super) usable: Vec<bool>,
+}
+
+impl Likelihood {
+    pub(super) fn measure(model: &Posterior, held_out: &HeldOut) -> Result<(Self, RowScores)> {
+        let densities = robust(model, &held_out.target, &held_out.given, held_out.rows)?;
+        let marginal = match model.marginal() {
+            None => None,
+            Some(marginal) => Some(robust(marginal, &held_out.given, &[], held_out.rows)?),
+        };
+        let finite = |densities: &LogDensities, row: usize| densities.user[row].is_finite();
+        let usable: Vec<bool> = (0..held_out.rows)
+            .map(|row| finite(&densities, row) && marginal.as_ref().is_none_or(|m| finite(m, row)))
+            .collect();
+        let target = Scored::of(&densities, &usable);
+        let joint = marginal.as_ref().map(|marginal| {
+            let sum = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a + b).collect();
+            let joint = LogDensities {
+                user: sum(&densities.user, &marginal.user),
+                standardised: sum(&densities.standardised, &marginal.standardised),
+            };
+            Scored::of(&joint, &usable)
+        });
+        let training = &model.header().training;
+        let kept = usable.iter().filter(|usable| **usable).count();
+        let error = target.standardised.standard_error;
+        let ratio = kept as f64 / training.valid_rows.max(1) as f64;
+        let likelihood = Self {
+            rows: held_out.rows,
+            failed: held_out.rows - kept,
+            target,
+            given: marginal.as_ref().map(|marginal| Scored::of(marginal, &usable)),
+            joint,
+            validation: training.best_valid_nll,
+            difference: target.standardised.mean - training.best_valid_nll,
+            difference_error: error * (1.0 + ratio).sqrt(),
+            baseline: model.target_names().len() as f64 * (HALF_LOG_TWO_PI + 0.5),
+        };
+        Ok((likelihood, RowScores { user: densities.user, usable }))
+    }
+}
+
+/// Log densities of all rows, those that break the arithmetic as NaN.
+pub(super) fn robust(model: &Posterior, target: &[f64], given: &[f64], rows: usize) -> Result<LogDensities> {
+    match model.log_density(target, given) {
+        Err(Error::Numerical(_)) => {}
+        other => return other,
+    }
+    let (n, m) = (model.target_names().len(), given.len() / rows);
+    let mut all = LogDensities { user: vec![f64::NAN; rows], standardised: vec![f64::NAN; rows] };
+    for row in 0..rows {
+        match model.log_density(&target[row * n..(row + 1) * n], &given[row * m..(row + 1) * m]) {
+            Ok(one) => {
+                all.user[row] = one.user[0];
+                all.standardised[row] = one.standardised[0];
+            }
+            Err(Error::Numerical(_)) => {}
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(all)
+}
