@@ -6,10 +6,16 @@
 mod canvas;
 mod curves;
 pub mod density;
+mod file;
 mod pairs;
 mod panels;
+#[cfg(feature = "png")]
+mod png;
 
 pub use canvas::{Colour, PALETTE, PictureSize};
 pub use curves::{Curve, CurvePlot};
+pub use file::{DOTS_PER_INCH, PictureFormat, write_picture};
 pub use pairs::{PairPlot, SampleLayer};
 pub use panels::{ConditionalPanel, ConditionalPanels};
+#[cfg(feature = "png")]
+pub use png::png;
