@@ -8,6 +8,7 @@ mod model_args;
 mod models;
 mod observations;
 mod output;
+mod plot_args;
 mod progress;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,6 +18,7 @@ use clap::Parser;
 
 use args::{Arguments, Command};
 use failure::{Failure, UNEXPECTED};
+use plot_args::PlotCommand;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -47,6 +49,10 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Straightness(straightness) => straightness.threads.threads,
         Command::Compare(compare) => compare.threads.threads,
         Command::Demo(demo) => demo.threads.threads,
+        Command::Plot { command } => match command {
+            PlotCommand::Predictive(predictive) => predictive.threads.threads,
+            PlotCommand::Pairs(_) | PlotCommand::Curves(_) => Some(1),
+        },
         Command::Simulate(simulate) => simulate.threads.threads,
         Command::Abc(abc) => abc.threads.threads,
         Command::Info(_) | Command::Data { .. } | Command::Completions(_) => Some(1),
@@ -67,6 +73,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Info(arguments) => commands::info::run(&arguments),
         Command::Data { command } => commands::data::run(&command),
         Command::Demo(arguments) => commands::demo::run(&arguments),
+        Command::Plot { command } => commands::plot::run(&command),
         Command::Simulate(arguments) => commands::simulate::run(&arguments),
         Command::Abc(arguments) => commands::abc::run(&arguments),
         Command::Completions(arguments) => commands::completions::run(&arguments),

@@ -9,6 +9,7 @@ pub(crate) mod density;
 pub(crate) mod fit;
 pub(crate) mod info;
 pub(crate) mod mode;
+pub(crate) mod plot;
 pub(crate) mod sample;
 pub(crate) mod simulate;
 pub(crate) mod straightness;
