@@ -19,6 +19,7 @@ use crate::check_args::{
     CALIBRATE_HELP, CHECK_HELP, CalibrateArguments, CheckArguments, REPORT_HELP, ReportArguments,
 };
 use crate::model_args::{ABC_HELP, AbcArguments, SIMULATE_HELP, SimulateArguments};
+use crate::plot_args::{PLOT_HELP, PlotCommand};
 use crate::reproduce_args::{REPRODUCE_HELP, ReproduceCommand};
 
 const AFTER_HELP: &str = "\
@@ -217,6 +218,12 @@ pub(crate) enum Command {
     /// Tell whether two tables of draws, from any program, come from one distribution
     #[command(after_help = COMPARE_HELP)]
     Compare(CompareArguments),
+    /// Draw pictures: pair plots, predictions, curves
+    #[command(after_help = PLOT_HELP, subcommand_required = true, arg_required_else_help = true)]
+    Plot {
+        #[command(subcommand)]
+        command: PlotCommand,
+    },
     /// Simulate a table of parameters and outputs, with a built-in model or a program of your own
     #[command(after_help = SIMULATE_HELP)]
     Simulate(SimulateArguments),
@@ -668,8 +675,8 @@ pub(crate) struct CompareArguments {
     /// Take MMD and sliced Wasserstein in the columns' own units instead of standardised ones
     #[arg(long)]
     pub(crate) raw: bool,
-    /// Draw both tables into one pair plot
-    #[arg(long, value_name = "FILE.svg")]
+    /// Draw both tables into one pair plot, .svg or .png
+    #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
     /// Everything, as JSON
     #[arg(long)]

@@ -9,6 +9,7 @@ mod model_args;
 mod models;
 mod observations;
 mod output;
+mod plot_args;
 mod progress;
 mod reproduce_args;
 
@@ -19,6 +20,7 @@ use clap::Parser;
 
 use args::{Arguments, Command};
 use failure::{Failure, UNEXPECTED};
+use plot_args::PlotCommand;
 use reproduce_args::ReproduceCommand;
 
 fn main() -> ExitCode {
@@ -53,6 +55,10 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Report(report) => report.checking.threads.threads,
         Command::Calibrate(calibrate) => calibrate.threads.threads,
         Command::Demo(demo) => demo.threads.threads,
+        Command::Plot { command } => match command {
+            PlotCommand::Predictive(predictive) => predictive.threads.threads,
+            PlotCommand::Pairs(_) | PlotCommand::Curves(_) => Some(1),
+        },
         Command::Simulate(simulate) => simulate.threads.threads,
         Command::Abc(abc) => abc.threads.threads,
         Command::Reproduce { command: ReproduceCommand::Uci(uci) } => uci.threads.threads,
@@ -77,6 +83,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Info(arguments) => commands::info::run(&arguments),
         Command::Data { command } => commands::data::run(&command),
         Command::Demo(arguments) => commands::demo::run(&arguments),
+        Command::Plot { command } => commands::plot::run(&command),
         Command::Simulate(arguments) => commands::simulate::run(&arguments),
         Command::Abc(arguments) => commands::abc::run(&arguments),
         Command::Reproduce { command } => commands::reproduce::run(&command),

@@ -76,7 +76,9 @@ fn gather(model: &Posterior, flags: &ObservationArguments) -> Result<Observation
             let table = columns(path, ReadOptions::default(), names)?;
             Ok(Observations { count: table.rows(), values: table.into_values() })
         }
-        (None, false) => Ok(Observations { values: parse(&flags.at, names)?, count: 1 }),
+        (None, false) => {
+            Ok(Observations { values: assignments("--at", "given column", &flags.at, names)?, count: 1 })
+        }
         (None, true) => Err(Failure::Usage(format!(
             "the model is conditional on {}: say at which values, with --given TABLE or --at {}",
             names.join(", "),
@@ -119,18 +121,24 @@ pub(crate) fn columns(path: &Path, options: ReadOptions, names: &[String]) -> Re
     Ok(read.table)
 }
 
-/// `name=value` entries in any order, every name of the model exactly once.
-fn parse(entries: &[String], names: &[String]) -> Result<Vec<f64>, Failure> {
+/// `name=value` entries of `flag` in any order, each of `names` exactly once; `kind` says what these are.
+pub(crate) fn assignments(
+    flag: &str,
+    kind: &str,
+    entries: &[String],
+    names: &[String],
+) -> Result<Vec<f64>, Failure> {
     let mut values: Vec<Option<f64>> = vec![None; names.len()];
     for entry in entries {
-        let wrong = |why: String| Failure::Usage(format!("--at {entry}: {why}"));
+        let wrong = |why: String| Failure::Usage(format!("{flag} {entry}: {why}"));
         let (name, value) = entry
             .rsplit_once('=')
             .ok_or_else(|| wrong("write name=value, with commas between entries".to_owned()))?;
         let (name, value) = (name.trim(), value.trim());
-        let place = names.iter().position(|own| own == name).ok_or_else(|| {
-            wrong(format!("the model has no given column \"{name}\"; it has {}", names.join(", ")))
-        })?;
+        let place = names
+            .iter()
+            .position(|own| own == name)
+            .ok_or_else(|| wrong(format!("there is no {kind} \"{name}\"; there are {}", names.join(", "))))?;
         let number: f64 =
             value.parse().map_err(|_| wrong(format!("\"{value}\" is not a number (column \"{name}\")")))?;
         if !number.is_finite() {
@@ -148,7 +156,7 @@ fn parse(entries: &[String], names: &[String]) -> Result<Vec<f64>, Failure> {
         .collect();
     if !missing.is_empty() {
         return Err(Failure::Usage(format!(
-            "--at: no value for {}; every given column needs one",
+            "{flag}: no value for {}; every {kind} needs one",
             missing.join(", ")
         )));
     }

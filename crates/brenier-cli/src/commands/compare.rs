@@ -4,9 +4,9 @@ use std::fmt::Write;
 use std::path::Path;
 
 use brenier::Error;
-use brenier::data::{self, Format, Missing, ReadOptions, Selection, Table, write_bytes};
+use brenier::data::{self, Format, Missing, ReadOptions, Selection, Table};
 use brenier::diagnose::{CompareSettings, Comparison, Sample, compare};
-use brenier::report::{PairPlot, PictureSize};
+use brenier::report::{DOTS_PER_INCH, PairPlot, PictureFormat, PictureSize, write_picture};
 use serde::Serialize;
 
 use crate::args::CompareArguments;
@@ -14,12 +14,11 @@ use crate::failure::Failure;
 use crate::output;
 
 /// Columns in the picture, at the most: more could not be read.
-const PLOT_COLUMNS: usize = 12;
-/// Rows of a weighted sample in the picture.
-const PLOT_ROWS: usize = 20_000;
+pub(super) const PLOT_COLUMNS: usize = 12;
 
 pub(crate) fn run(arguments: &CompareArguments) -> Result<(), Failure> {
     if let Some(path) = &arguments.plot {
+        PictureFormat::of(path)?;
         output::check_writable(path)?;
     }
     let (first, second) = read(arguments)?;
@@ -33,7 +32,7 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<(), Failure> {
     let samples = [first.sample(&arguments.first)?, second.sample(&arguments.second)?];
     let found = compare(&samples[0], &samples[1], &settings)?;
     if let Some(path) = &arguments.plot {
-        write_bytes(path, picture(arguments, &first.names, &samples)?.as_bytes())?;
+        write_picture(path, &picture(arguments, &first.names, &samples)?, DOTS_PER_INCH)?;
     }
     let names = &first.names;
     let text = if arguments.json {
@@ -46,10 +45,10 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<(), Failure> {
 }
 
 /// The columns to compare, row by row, and the weights if there are any.
-struct Loaded {
-    names: Vec<String>,
-    values: Vec<f64>,
-    weights: Option<Vec<f64>>,
+pub(super) struct Loaded {
+    pub(super) names: Vec<String>,
+    pub(super) values: Vec<f64>,
+    pub(super) weights: Option<Vec<f64>>,
 }
 
 impl Loaded {
@@ -126,7 +125,7 @@ fn read(arguments: &CompareArguments) -> Result<(Loaded, Loaded), Failure> {
 }
 
 /// The columns `choose` names, in that order, with `weight` apart.
-fn load(
+pub(super) fn load(
     path: &Path,
     weight: Option<&str>,
     drop_missing: bool,
@@ -163,7 +162,7 @@ fn load(
 }
 
 /// The names of a table's columns; its rows are not read.
-fn column_names(path: &Path) -> Result<Vec<String>, Error> {
+pub(super) fn column_names(path: &Path) -> Result<Vec<String>, Error> {
     let mut found = None;
     let answer = data::read(path, &ReadOptions::default(), |names| {
         found = Some(names.to_vec());
@@ -301,15 +300,19 @@ fn picture(
     let shown = names.len().min(PLOT_COLUMNS);
     let mut plot = PairPlot::new(&names[..shown]);
     for (path, sample) in [&arguments.first, &arguments.second].into_iter().zip(samples) {
-        let equal = if sample.is_weighted() {
-            sample.resampled(sample.rows().min(PLOT_ROWS), arguments.seed)
-        } else {
-            sample.clone()
-        };
-        let rows = equal.values().chunks_exact(names.len());
+        let rows = sample.values().chunks_exact(names.len());
+        let values = rows.flat_map(|row| &row[..shown]).copied().collect();
         let name = path.file_name().map_or_else(|| "standard input".into(), |name| name.to_string_lossy());
-        plot = plot.layer(name, rows.flat_map(|row| &row[..shown]).copied().collect());
+        plot = match sample.is_weighted() {
+            true => plot.weighted_layer(name, values, (0..sample.rows()).map(|i| sample.weight(i)).collect()),
+            false => plot.layer(name, values),
+        };
     }
-    let side = (200 + 110 * shown as u32).max(420);
+    let side = pair_plot_side(shown) as u32;
     plot.to_svg(PictureSize { width: side, height: side })
+}
+
+/// Points each way that a pair plot of `columns` takes.
+pub(super) fn pair_plot_side(columns: usize) -> usize {
+    (200 + 110 * columns).max(420)
 }

@@ -11,6 +11,7 @@ pub(crate) mod density;
 pub(crate) mod fit;
 pub(crate) mod info;
 pub(crate) mod mode;
+pub(crate) mod plot;
 pub(crate) mod report;
 pub(crate) mod reproduce;
 pub(crate) mod sample;

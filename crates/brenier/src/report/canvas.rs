@@ -209,9 +209,12 @@ impl Canvas<'_> {
 /// An estimate on the wide side: viewers choose the font.
 pub(super) fn text_width(text: &str, size: f64) -> f64 {
     let ems = |c: char| match c {
-        'i' | 'l' | 'j' | '.' | ',' | ' ' | '(' | ')' | '-' | '|' | 'f' | 't' | 'r' | ':' => 0.38,
-        'm' | 'w' | 'M' | 'W' | '%' => 0.96,
-        'A'..='Z' | '−' => 0.74,
+        'i' | 'l' | 'j' | '.' | ',' | ' ' | '(' | ')' | '-' | '|' | 'f' | 't' | ':' | '/' => 0.38,
+        'r' | 'I' | '¹' | '²' | '³' | '⁰'..='ₜ' => 0.42,
+        'm' | 'M' | 'W' | '%' | '@' | '½' | '…' => 1.0,
+        '=' | '+' | '−' | '×' | '±' | '<' | '>' | '~' | '#' | '&' | '≤' | '≥' | 'w' | 'ω' => 0.84,
+        '\u{2e80}'.. => 1.0,
+        c if c.is_uppercase() => 0.78,
         _ => 0.63,
     };
     text.chars().map(ems).sum::<f64>() * size
@@ -289,6 +292,9 @@ impl Scale {
                 .collect()
         };
         let mut candidates: Vec<(&[u8], i32)> = Vec::new();
+        if span < 1.1 {
+            candidates.push((&[1, 2, 3, 5], 1));
+        }
         if span < 2.0 {
             candidates.push((&[1, 2, 5], 1));
         }

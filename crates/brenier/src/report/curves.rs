@@ -203,7 +203,10 @@ impl CurvePlot {
     /// limits are not in order, or `size` is too small.
     pub fn to_svg(&self, size: PictureSize) -> Result<String> {
         self.check()?;
-        let curves: Vec<Drawn> = self.curves.iter().enumerate().map(|(i, c)| self.drawn(i, c)).collect();
+        // Curves with colours of their own take none from the palette.
+        let mut free = 0..;
+        let mut number = |curve: &Curve| if curve.colour.is_none() { free.next().unwrap_or(0) } else { 0 };
+        let curves: Vec<Drawn> = self.curves.iter().map(|curve| self.drawn(number(curve), curve)).collect();
         let font = 9.0;
         let (width, height) = (f64::from(size.width), f64::from(size.height));
         let legend = Legend::new(self.legend(&curves), font, width - 16.0);

@@ -1,22 +1,33 @@
-//! Pictures of samples and checks, as SVG text, and a page that holds them: pair plots, panels of conditional densities,
-//! curves, histograms of ranks, and [`ReportPage`].
+//! Pictures, as SVG or PNG, and a page that holds them: pair plots, conditional densities, predictions over time,
+//! histograms, curves, and [`ReportPage`].
 //!
-//! The same input gives the same bytes. Text stays text, so that a figure can be searched and edited, and colours
-//! are those of Okabe and Ito, which colour-blind readers can tell apart.
+//! The same input gives the same bytes. In SVG text stays text, so that a figure can be searched and edited; colours
+//! are those of Okabe and Ito, which colour-blind readers can tell apart. Every picture takes plain numbers and gives
+//! SVG text ([`PairPlot::to_svg`] and its like); [`png`](png()) rasterises it and [`write_picture`] writes either.
 
 mod canvas;
 mod curves;
 pub mod density;
+mod file;
+mod histograms;
 mod html;
 mod judged;
 mod page;
 mod pairs;
 mod panels;
+#[cfg(feature = "png")]
+mod png;
+mod predictive;
 
 pub use canvas::{Colour, PALETTE, PictureSize};
 pub use curves::{Curve, CurvePlot};
+pub use file::{DOTS_PER_INCH, PictureFormat, write_picture};
+pub use histograms::{Histogram, Histograms};
 pub use html::{Block, Picture, Section, TextTable};
 pub use judged::rank_histogram;
 pub use page::{ObservationView, ReportPage, predictive_picture};
 pub use pairs::{PairPlot, SampleLayer};
 pub use panels::{ConditionalPanel, ConditionalPanels};
+#[cfg(feature = "png")]
+pub use png::png;
+pub use predictive::{PredictivePlot, PredictiveSeries};

@@ -179,16 +179,25 @@ impl PairPlot {
     /// no room for the panels.
     pub fn to_svg(&self, size: PictureSize) -> Result<String> {
         self.check()?;
-        // Ticks depend on the panels' size and the margins on the ticks' labels: settled in two rounds.
-        let generous = self.layout(size, 6.6, [2, 2])?;
-        let scales = self.scales(&generous);
-        let lines = |room: f64, from: usize| {
-            (from..self.names.len()).map(|i| self.label(&scales, i, &generous, room).len()).max().unwrap_or(0)
+        // Ticks depend on the panels' size and the margins on the ticks' labels: the margins grow until all fit.
+        let (mut tick_ems, mut lines) = (0.0, [1, 1]);
+        let (layout, scales) = loop {
+            let layout = self.layout(size, tick_ems, lines)?;
+            let scales = self.scales(&layout);
+            let needed =
+                scales.iter().skip(1).map(|s| s.label_room(layout.font)).fold(0.0, f64::max) / layout.font;
+            let needed_lines = [(layout.width, 0), (layout.height, 1)].map(|(room, from)| {
+                (from..self.names.len())
+                    .map(|i| self.label(&scales, i, &layout, room).len())
+                    .max()
+                    .unwrap_or(0)
+            });
+            if needed <= tick_ems && needed_lines[0] <= lines[0] && needed_lines[1] <= lines[1] {
+                break (layout, scales);
+            }
+            tick_ems = needed.max(tick_ems);
+            lines = [0, 1].map(|axis| needed_lines[axis].max(lines[axis]));
         };
-        let lines = [lines(generous.width, 0), lines(generous.height, 1)];
-        let ticks = scales.iter().skip(1).map(|s| s.label_room(generous.font)).fold(0.0, f64::max);
-        let layout = self.layout(size, ticks / generous.font, lines)?;
-        let scales = self.scales(&layout);
         Ok(draw(size, |canvas| {
             for row in 0..self.names.len() {
                 for column in 0..=row {

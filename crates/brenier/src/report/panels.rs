@@ -217,7 +217,10 @@ pub(super) mod tests {
     /// Keeps a picture for the eye when BRENIER_PICTURES is set.
     pub(in super::super) fn save(name: &str, svg: &str) {
         if std::env::var_os("BRENIER_PICTURES").is_some() {
-            std::fs::write(std::env::temp_dir().join(format!("brenier_{name}.svg")), svg).unwrap();
+            let path = std::env::temp_dir().join(format!("brenier_{name}"));
+            std::fs::write(path.with_extension("svg"), svg).unwrap();
+            #[cfg(feature = "png")]
+            std::fs::write(path.with_extension("png"), super::super::png(svg, 2.0).unwrap()).unwrap();
         }
     }
 
