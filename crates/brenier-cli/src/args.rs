@@ -141,10 +141,12 @@ Examples:
   brenier info model.brenier --json | jq .training";
 
 const DEMO_HELP: &str = "\
-Example:
-  brenier demo --out demo
+Simulates a predator-prey process, learns the posterior of its four rates, looks at two observed paths, checks the map
+and writes report.html, a page with pictures and a verdict, beside tables and the model. A minute or two on two cores.
 
-Writes data.csv, model.brenier, samples.csv and posterior.svg into the folder, replacing older ones.";
+Examples:
+  brenier demo --out demo
+  brenier demo --rows 5000 --epochs 10 --out quick";
 
 const DATA_HELP: &str = "\
 Examples:
@@ -245,7 +247,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ReproduceCommand,
     },
-    /// Try everything on a built-in problem with a known answer
+    /// From a simulator to a posterior that was checked, with pictures and a page
     #[command(after_help = DEMO_HELP)]
     Demo(DemoArguments),
     /// Print a completion script for a shell
@@ -794,6 +796,12 @@ pub(crate) struct DemoArguments {
     /// Folder for the files; made if it does not exist
     #[arg(long, value_name = "DIR", default_value = "demo")]
     pub(crate) out: PathBuf,
+    /// Simulations to learn from, fewer for a quick look
+    #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(100..))]
+    pub(crate) rows: u64,
+    /// Passes over them
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) epochs: u32,
     /// Print errors and warnings only
     #[arg(long, short)]
     pub(crate) quiet: bool,

@@ -61,7 +61,10 @@ fn run(command: Command) -> Result<(), Failure> {
         },
         Command::Simulate(simulate) => simulate.threads.threads,
         Command::Abc(abc) => abc.threads.threads,
-        Command::Reproduce { command: ReproduceCommand::Uci(uci) } => uci.threads.threads,
+        Command::Reproduce { command } => match command {
+            ReproduceCommand::Uci(uci) => uci.threads.threads,
+            ReproduceCommand::LotkaVolterra(experiment) => experiment.threads.threads,
+        },
         Command::Info(_) | Command::Data { .. } | Command::Completions(_) => Some(1),
     };
     let pool = rayon::ThreadPoolBuilder::new()

@@ -11,7 +11,8 @@ use crate::args::{ThreadArguments, one_of};
 pub(crate) const REPRODUCE_HELP: &str = "\
 Examples:
   brenier reproduce uci --out uci
-  brenier reproduce uci --dataset yacht --method pcp-map --exact-protocol --folds 10 --out uci";
+  brenier reproduce uci --dataset yacht --method pcp-map --exact-protocol --folds 10 --out uci
+  brenier reproduce lotka-volterra --rows 50000 --out lv";
 
 pub(crate) const UCI_HELP: &str = "\
 For every data set and method: pilots on settings drawn at random, the best trained to the end with several seeds, and
@@ -32,11 +33,75 @@ Examples:
 OUT holds table.md, results.json and a folder for each data set and method with journal, models, scores.csv and
 results.csv (every training with its settings). --resume repeats nothing that was finished.";
 
+pub(crate) const LV_HELP: &str = "\
+Simulates training tables, trains both maps on each, finds particles by SMC-ABC at two observations and compares: held-out
+NLL, posterior means, standard deviations and MAP points of log θ, C2ST and MMD against the particles, seconds for 2000
+draws beside the published ones. Writes results.md, results.json, tables, models and pictures (SVG and PNG) into OUT.
+
+Examples:
+  brenier reproduce lotka-volterra --out lv
+  brenier reproduce lotka-volterra --rows 50000 --method pcp-map --out lv
+  brenier reproduce lotka-volterra --observed obs1.csv,obs2.csv --particles abc1.csv,abc2.csv --out lv --resume
+
+After an interruption --resume goes on with what OUT holds, half-finished trainings and searches too.";
+
 #[derive(Subcommand)]
 pub(crate) enum ReproduceCommand {
     /// Densities of six UCI tables: NLL and MMD beside the published ones
     #[command(after_help = UCI_HELP)]
     Uci(UciArguments),
+    /// Stochastic Lotka–Volterra: both maps against SMC-ABC, and what draws cost
+    #[command(after_help = LV_HELP)]
+    LotkaVolterra(LvArguments),
+}
+
+#[derive(Args)]
+pub(crate) struct LvArguments {
+    /// Simulations to train on, one or more sizes
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [50_000, 500_000])]
+    pub(crate) rows: Vec<u64>,
+    /// Methods [default: both]
+    #[arg(long, value_name = "METHOD,…", value_delimiter = ',', value_parser = one_of::<Method>(&["pcp-map", "cot-flow"]))]
+    method: Vec<Method>,
+    /// Observed summaries, two tables of one row: at θ = (0.01, 0.5, 1, 0.01) and at (0.02, 0.02, 0.02, 0.02)
+    /// [default: simulated ones]
+    #[arg(long, value_name = "TABLE,TABLE", value_delimiter = ',')]
+    pub(crate) observed: Vec<PathBuf>,
+    /// Weighted particles of another SMC-ABC to compare with, two tables
+    #[arg(long, value_name = "TABLE,TABLE", value_delimiter = ',')]
+    pub(crate) particles: Vec<PathBuf>,
+    /// Leave our own SMC-ABC out
+    #[arg(long)]
+    pub(crate) no_abc: bool,
+    /// Tolerance of SMC-ABC at both observations [default: 0.1 and 0.15]
+    #[arg(long, value_name = "DISTANCE")]
+    pub(crate) tolerance: Option<f64>,
+    /// Epochs of every training, fewer for a quick look
+    #[arg(long, value_name = "N")]
+    pub(crate) epochs: Option<u32>,
+    /// Seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Folder to write
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Go on with what OUT holds
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Print errors, warnings and the tables only
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) threads: ThreadArguments,
+}
+
+impl LvArguments {
+    pub(crate) fn methods(&self) -> Vec<Method> {
+        match self.method.as_slice() {
+            [] => vec![Method::PcpMap, Method::CotFlow],
+            methods => methods.to_vec(),
+        }
+    }
 }
 
 #[derive(Args)]

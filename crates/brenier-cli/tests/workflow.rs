@@ -215,6 +215,10 @@ fn help_version_and_completions() {
         "simulate",
         "abc",
         "info",
+        "reproduce",
+        "check",
+        "report",
+        "plot",
         "demo",
         "completions",
     ] {
@@ -232,18 +236,67 @@ fn help_version_and_completions() {
 fn the_demo_writes_its_files_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
-    let text = succeed(here, "demo --out d");
-    assert!(text.contains("true density") && text.contains("MAP"), "{text}");
+    let text = succeed(here, "demo --rows 3000 --epochs 4 --out d");
+    assert!(text.contains("MAP") && text.contains("Can it be trusted?"), "{text}");
     let names: Vec<String> = listing(&here.join("d"))
         .iter()
         .map(|path| path.file_name().unwrap().to_string_lossy().into_owned())
         .collect();
-    assert_eq!(names, ["data.csv", "model.brenier", "posterior.svg", "samples.csv"]);
+    let expected = [
+        "held-out.parquet",
+        "model.brenier",
+        "observed.csv",
+        "pairs-1.svg",
+        "pairs-2.svg",
+        "predictive-1.svg",
+        "predictive-2.svg",
+        "report.html",
+        "samples.csv",
+        "simulations.parquet",
+    ];
+    assert_eq!(names, expected);
     assert_eq!(listing(here).len(), 1);
-    // The map's loss against the truth, in nats a row.
-    let loss: f64 = text.split("loses ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
-    assert!((0.0..0.08).contains(&loss), "{loss}");
-    succeed(here, "sample d/model.brenier --at y=0.5 -n 5");
+    let page = std::fs::read_to_string(here.join("d/report.html")).unwrap();
+    for part in ["Rates of a predator–prey process", "Observed path 2", "brenier demo"] {
+        assert!(page.contains(part), "{part}");
+    }
+    let draws = succeed(here, "sample d/model.brenier --given d/observed.csv -n 5");
+    assert!(draws.starts_with("observation,theta_1") && draws.lines().count() == 11, "{draws}");
+    refuse(here, "demo --rows 5 --out x", 2, &["--rows"]);
+}
+
+#[test]
+fn lotka_volterra_is_reproduced_and_goes_on_where_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let command = "reproduce lotka-volterra --rows 600 --epochs 1 --tolerance 4 --out lv";
+    let text = succeed(here, command);
+    for part in ["| COT-Flow | 600 |", "SMC-ABC, ε = 4", "Observation 2", "tolerance 1e-6", "n_t = 32"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    for file in ["accuracy.png", "pairs-pcp-map-600-1.svg", "predictive-cot-flow-600-2.png", "abc-2.csv"] {
+        assert!(here.join("lv").join(file).exists(), "{file}");
+    }
+    refuse(here, command, 2, &["--resume"]);
+    // Models and particles are taken up; the figures that do not measure time are the same.
+    let model = std::fs::read(here.join("lv/pcp-map-600.brenier")).unwrap();
+    let again = succeed(here, &format!("{command} --resume"));
+    let before = |text: &str| text.split("2000 draws").next().map(str::to_owned);
+    assert_eq!(before(&again), before(&text));
+    assert_eq!(std::fs::read(here.join("lv/pcp-map-600.brenier")).unwrap(), model);
+    let particles = "--particles lv/abc-1.csv,lv/abc-2.csv";
+    refuse(here, &format!("{command} --resume {particles}"), 2, &["--observed"]);
+    refuse(here, &format!("{command} --resume --observed lv/observed.csv"), 2, &["--observed takes 2 files"]);
+    refuse(
+        here,
+        &format!("{command} --resume --observed lv/observed.csv,lv/observed.csv"),
+        2,
+        &["observed.csv", "2 rows instead of one"],
+    );
+    refuse(here, "reproduce uci --dataset boston --out u", 2, &["boston", "parkinsons"]);
+    refuse(here, "reproduce uci --data-dir nowhere --out u", 2, &["parkinsons.csv"]);
+    refuse(here, "reproduce uci --row 3 --out u", 2, &["11/1"]);
+    assert!(!here.join("u").exists());
 }
 
 #[test]

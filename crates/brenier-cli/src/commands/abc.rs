@@ -163,14 +163,14 @@ fn summary(
 }
 
 /// A bar on a terminal and a line for every round; the log, if any.
-struct Screen {
+pub(crate) struct Screen {
     quiet: bool,
     bar: Option<ProgressBar>,
     log: Option<JsonLog>,
 }
 
 impl Screen {
-    fn new(quiet: bool) -> Self {
+    pub(crate) fn new(quiet: bool) -> Self {
         let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
             let style = ProgressStyle::with_template("{bar:20} {msg}");

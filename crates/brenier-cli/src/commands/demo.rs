@@ -1,129 +1,234 @@
-//! `brenier demo`: a built-in problem with a known answer, from simulation to picture.
+//! `brenier demo`: from a simulator to a posterior that was checked, with pictures and a page.
 
 use std::fmt::Write;
+use std::time::Instant;
 
+use brenier::check::{Check, CheckControl, CheckSettings, Predictive, check};
 use brenier::data::{self, Output, Table, write_bytes};
-use brenier::map::SampleSettings;
-use brenier::report::{ConditionalPanel, ConditionalPanels, PictureSize};
-use brenier::train::TrainSettings;
-use brenier::{Error, FitControl, FitSettings, ModeSettings, NetworkSettings, Posterior, demo};
+use brenier::map::{Method, SampleSettings};
+use brenier::report::{ObservationView, Picture, PictureSize, ReportPage};
+use brenier::reproduce::lotka_volterra::{
+    LvObservation, MEANINGS, PARAMETERS, PredictedPaths, TRUTHS, output_names, pair_picture, pairs, settings,
+};
+use brenier::simulate::LotkaVolterra;
+use brenier::{Error, FitControl, Mode, ModeSettings, Posterior, Units};
 
-use super::density::{score, standard_error};
+use super::check::Screen as CheckScreen;
 use super::fit::stop_on_interrupt;
+use super::simulate::Screen as SimulateScreen;
 use crate::args::DemoArguments;
 use crate::failure::Failure;
 use crate::{output, progress};
 
 const SEED: u64 = 1;
-const ROWS: usize = 10_000;
-const TEST_ROWS: usize = 10_000;
+const TEST_ROWS: u64 = 2000;
 const DRAWS: usize = 2000;
-/// Draws in each panel of the picture, which keeps the file small enough for a web page.
-const PANEL_DRAWS: usize = 540;
-/// The values of y at which draws are shown.
-const GIVEN: [f64; 3] = [-1.2, 0.0, 1.2];
+/// Simulated futures in a predictive picture.
+const PATHS: usize = 400;
+/// Seeds that share no stream with the training table's.
+const TEST_SEED: u64 = 1_000_003;
+const OBSERVED_SEED: u64 = 2_000_003;
 
 pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
-    let folder = &arguments.out;
+    let (folder, rows) = (&arguments.out, arguments.rows);
     std::fs::create_dir_all(folder).map_err(|source| Error::io(folder, "make the folder", source))?;
     let say = |text: &str| if arguments.quiet { Ok(()) } else { output::result(text) };
-
+    let started = Instant::now();
     say(&format!(
-        "A value y between -1.5 and 1.5 decides the shape of a cloud of points (x1, x2): one arch at low y, two\n\
-         arms of a bowl at high y. From {ROWS} simulated rows (y, x1, x2) we learn the distribution of (x1, x2)\n\
-         given y, then draw from it at y = -1.2, 0 and 1.2. The exact density is known, so we can check.\n\n"
+        "Predators eat prey. Four rates decide how both breed and die, in a random process that can be simulated but\n\
+         whose likelihood cannot be computed. From {rows} simulations with rates drawn from a wide prior we learn, once,\n\
+         the posterior of the four rates given nine summaries of a path; then we look at two observed paths, whose\n\
+         rates we pretend not to know, and ask whether the answers can be trusted.\n\n"
     ))?;
-    let table = demo::simulate(ROWS, SEED);
-    data::write(&Output::Path(folder.join("data.csv")), &table)?;
-    let settings = settings()?;
-    let mut screen = progress::screen(arguments.quiet, settings.train.minutes);
+
+    say(&format!("1. Simulating {rows} pairs of rates and summaries\n"))?;
     let stop = stop_on_interrupt()?;
-    let fitted =
-        brenier::fit(table, &settings, FitControl { observer: screen.as_mut(), stop, checkpoint: None })?;
+    let mut screen = SimulateScreen::new(arguments.quiet);
+    let interrupted = || Failure::Interrupted("stopped before anything was learned".to_owned());
+    let table = pairs(rows, SEED, &mut screen, stop)?.ok_or_else(interrupted)?;
+    let test = pairs(TEST_ROWS, TEST_SEED, &mut screen, stop)?.ok_or_else(interrupted)?;
     drop(screen);
-    for text in &fitted.warnings {
-        output::warning(text);
-    }
+    data::write(&Output::Path(folder.join("simulations.parquet")), &table)?;
+    data::write(&Output::Path(folder.join("held-out.parquet")), &test)?;
+
+    say("2. Learning the posterior map (PCP-Map, all cores)\n")?;
+    let mut settings = settings(Method::PcpMap, rows, SEED)?;
+    settings.train.epochs = arguments.epochs;
+    let mut screen = progress::screen(arguments.quiet, None);
+    let control = FitControl { observer: screen.as_mut(), stop, checkpoint: None };
+    let fitted = brenier::fit(table, &settings, control)?;
+    drop(screen);
+    fitted.warnings.iter().for_each(|text| output::warning(text));
     let model = fitted.posterior;
-    model.save(&folder.join("model.brenier"))?;
-
-    let [given, first, second] = demo::NAMES;
-    let test = demo::simulate(TEST_ROWS, SEED + 1).select_columns(&[1, 2, 0]);
-    let learned = score(&model, &test)?.whole.user;
-    let exact: Vec<f64> = test.iter().map(|row| demo::log_density([row[0], row[1]], row[2])).collect();
-    let gaps: Vec<f64> = exact.iter().zip(&learned).map(|(exact, learned)| exact - learned).collect();
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-
-    let draws = model.sample(&GIVEN, GIVEN.len(), DRAWS, SEED, &SampleSettings::default())?;
-    let modes = model.mode(&GIVEN, GIVEN.len(), SEED, &ModeSettings::default())?;
-    let rows = draws.values.chunks_exact(2).zip(&draws.observation);
-    let values = rows.flat_map(|(x, &o)| [GIVEN[o as usize], x[0], x[1]]).collect();
-    let samples = Table::new(demo::NAMES.map(str::to_owned).into(), values)?;
-    data::write(&Output::Path(folder.join("samples.csv")), &samples)?;
-    write_bytes(&folder.join("posterior.svg"), picture(&draws.values)?.as_bytes())?;
-
-    let mut text = format!(
-        "On {TEST_ROWS} new rows the mean negative log-likelihood (lower is better, none can beat the true one) is\n\
-         \x20 learned map   {:.4}\n\
-         \x20 true density  {:.4}\n\
-         so the map loses {:.4} ± {:.4} nats a row.\n\n\
-         Highest posterior density (MAP):\n",
-        -mean(&learned),
-        -mean(&exact),
-        mean(&gaps),
-        standard_error(&gaps),
-    );
-    for (y, mode) in GIVEN.iter().zip(&modes) {
-        let exact = demo::log_density([mode.point[0], mode.point[1]], *y);
-        let _ = writeln!(
-            text,
-            "  {given} = {y:4}:  {first} = {:7.4}, {second} = {:7.4}, log density {:.3} (exact there: {exact:.3})",
-            mode.point[0], mode.point[1], mode.log_density
-        );
-    }
-    let _ = write!(text, "\nWritten to {}:\n{}", folder.display(), files(&model));
     let model_path = folder.join("model.brenier");
+    model.save(&model_path)?;
+
+    say("3. Posteriors at two observed paths\n")?;
+    let observed = TRUTHS
+        .iter()
+        .map(|&truth| LvObservation::simulate(truth, OBSERVED_SEED))
+        .collect::<Result<Vec<_>, _>>()?;
+    let given: Vec<f64> = observed.iter().flat_map(|one| one.summaries.iter().copied()).collect();
+    let draws = model.sample(&given, observed.len(), DRAWS, SEED, &SampleSettings::default())?;
+    let how = ModeSettings { units: Units::Standardised, ..ModeSettings::default() };
+    let modes = model.mode(&given, observed.len(), SEED, &how)?;
+    write_tables(folder, &observed, &draws.values, &draws.observation)?;
+
+    say("4. Checking the map on simulations it has not seen\n")?;
+    let checking = CheckSettings {
+        pairs: 500,
+        draws: Some(500),
+        predictive_observations: 50,
+        seed: SEED,
+        ..CheckSettings::default()
+    };
+    let simulator = LotkaVolterra::default();
+    let mut screen = CheckScreen::new(arguments.quiet);
+    let control = CheckControl { observer: &mut screen, simulator: Some(&simulator), others: &[] };
+    let found = check(&model, &test, &checking, control)?;
+    let predictive = Predictive::at(&model, &given, &simulator, &checking, &mut screen)?;
+    drop(screen);
+
+    let mut views = Vec::new();
+    for (which, (observation, mode)) in observed.iter().zip(&modes).enumerate() {
+        let own = &draws.values[which * DRAWS * 4..(which + 1) * DRAWS * 4];
+        let paths = PredictedPaths::simulate(own, PATHS, SEED);
+        let pairs_svg =
+            pair_picture(&[("posterior draws", own)], None, observation.truth, Some(&mode.point))?;
+        let paths_svg = paths.picture(observation, PictureSize { width: 620, height: 420 })?;
+        write_bytes(&folder.join(format!("pairs-{}.svg", which + 1)), pairs_svg.as_bytes())?;
+        write_bytes(&folder.join(format!("predictive-{}.svg", which + 1)), paths_svg.as_bytes())?;
+        views.push(ObservationView {
+            name: format!("observed path {}", which + 1),
+            note: format!(
+                "Simulated with rates {}; the map has seen nine summaries of the path only.",
+                observation.truth.map(|rate| rate.to_string()).join(", ")
+            ),
+            given: observation.summaries.clone(),
+            draws: own.to_vec(),
+            mode: Some(mode.point.clone()),
+            truth: Some(observation.truth.to_vec()),
+            predictive: predictive.rows.iter().find(|row| row.row == which).cloned(),
+            pictures: vec![Picture {
+                svg: paths_svg,
+                title: format!("Paths simulated with rates from the posterior, observed path {}", which + 1),
+                caption: format!(
+                    "{PATHS} paths simulated with rates drawn from the posterior: median, central 50 % and 90 % at every \
+                     time, a few single paths, and the observed path over them. {} more than 10 000 reactions and are left \
+                     out.",
+                    match paths.abandoned {
+                        0 => "None had".to_owned(),
+                        count => format!("{count} had"),
+                    }
+                ),
+            }],
+        });
+    }
+    let report = folder.join("report.html");
+    write_bytes(&report, page(&model, &found, views, rows).to_html()?.as_bytes())?;
+
+    let mut text = format!("\nDone in {:.0} seconds.\n", started.elapsed().as_secs_f64());
+    for (which, (observation, mode)) in observed.iter().zip(&modes).enumerate() {
+        let own = &draws.values[which * DRAWS * 4..(which + 1) * DRAWS * 4];
+        text.push_str(&posterior_text(which, observation, own, mode));
+    }
     let _ = write!(
         text,
-        "\nNext:\n  brenier info {0}\n  brenier sample {0} --at y=0.5 -n 5\n  brenier fit {1} --target x1,x2 --given y --out mine.brenier\n",
+        "\nCan it be trusted? {}: {}\n\n\
+         Open {} for pictures, the checks behind that verdict and how to make it again.\n{}",
+        found.verdict.trust.to_string().to_uppercase(),
+        found.verdict.headline,
+        report.display(),
+        files(&model, rows)
+    );
+    let _ = write!(
+        text,
+        "\nNext:\n  brenier info {0}\n  brenier sample {0} --given {1} -n 5\n  brenier check {0} {2}\n  \
+         brenier simulate --help          # a simulator of your own\n",
         model_path.display(),
-        folder.join("data.csv").display()
+        folder.join("observed.csv").display(),
+        folder.join("held-out.parquet").display()
     );
     say(&text)?;
     Ok(())
 }
 
-/// Small enough to end within half a minute on two cores.
-fn settings() -> Result<FitSettings, Failure> {
-    let [given, first, second] = demo::NAMES;
-    Ok(FitSettings {
-        target: Some(format!("{first},{second}").parse()?),
-        given: Some(given.parse()?),
-        seed: SEED,
-        network: NetworkSettings { feature_width: Some(64), ..NetworkSettings::default() },
-        train: TrainSettings { epochs: 150, minutes: Some(0.75), ..TrainSettings::default() },
-        ..FitSettings::default()
-    })
+fn page<'a>(
+    model: &'a Posterior,
+    found: &'a Check,
+    views: Vec<ObservationView>,
+    rows: u64,
+) -> ReportPage<'a> {
+    let page = ReportPage::new("Rates of a predator–prey process", model, found)
+        .introduction(format!(
+            "Stochastic Lotka–Volterra: predators and prey, four rates θ₁ to θ₄ ({}). The process starts with 50 predators and \
+             100 prey and is recorded for 30 units of time. From {rows} simulations a PCP-Map has learned the posterior of the \
+             rates given nine summaries of a path, for any path at once.",
+            MEANINGS.join(", ")
+        ))
+        .source("Training table", "simulations.parquet")
+        .source("Held-out table", "held-out.parquet")
+        .source("Model file", "model.brenier")
+        .command("brenier demo");
+    views.into_iter().fold(page, ReportPage::observation)
 }
 
-fn files(model: &Posterior) -> String {
+fn write_tables(
+    folder: &std::path::Path,
+    observed: &[LvObservation],
+    draws: &[f64],
+    observation: &[u32],
+) -> Result<(), Failure> {
+    let parameters = || PARAMETERS.iter().map(|&name| name.to_owned());
+    let names = parameters().chain(output_names()).collect();
+    let values = observed.iter().flat_map(|one| one.truth.iter().chain(&one.summaries).copied()).collect();
+    data::write(&Output::Path(folder.join("observed.csv")), &Table::new(names, values)?)?;
+    let names = std::iter::once("observation".to_owned()).chain(parameters()).collect();
+    let rows = draws.chunks_exact(PARAMETERS.len()).zip(observation);
+    let values = rows
+        .flat_map(|(theta, &which)| std::iter::once(f64::from(which) + 1.0).chain(theta.iter().copied()))
+        .collect();
+    data::write(&Output::Path(folder.join("samples.csv")), &Table::new(names, values)?)?;
+    Ok(())
+}
+
+/// Median and central 90 % of every rate, beside the truth.
+fn posterior_text(which: usize, observation: &LvObservation, draws: &[f64], mode: &Mode) -> String {
+    let mut text = format!(
+        "\nObserved path {}\n  {:26} {:>9} {:>9} {:>9}   90 % of the posterior\n",
+        which + 1,
+        "rate",
+        "truth",
+        "MAP",
+        "median"
+    );
+    for (j, (name, meaning)) in PARAMETERS.iter().zip(MEANINGS).enumerate() {
+        let mut column: Vec<f64> = draws.iter().skip(j).step_by(PARAMETERS.len()).copied().collect();
+        column.sort_by(f64::total_cmp);
+        let quantile = |part: f64| column[((column.len() - 1) as f64 * part).round() as usize];
+        let (low, high) = (quantile(0.05), quantile(0.95));
+        let truth = observation.truth[j];
+        let inside = if (low..=high).contains(&truth) { "" } else { "   (truth outside)" };
+        let short = name.replace("theta_", "θ");
+        let _ = writeln!(
+            text,
+            "  {:26} {truth:9.4} {:9.4} {:9.4}   {low:.4} to {high:.4}{inside}",
+            format!("{short} {meaning}"),
+            mode.point[j],
+            quantile(0.5)
+        );
+    }
+    text
+}
+
+fn files(model: &Posterior, rows: u64) -> String {
     format!(
-        "  data.csv       {ROWS} simulated rows\n\
-         \x20 model.brenier  the learned map, {} parameters\n\
-         \x20 samples.csv    {DRAWS} draws at each of {} values of y\n\
-         \x20 posterior.svg  the draws over the exact density\n",
-        model.map().shape().parameters(),
-        GIVEN.len()
+        "Beside it:\n\
+         \x20 simulations.parquet, held-out.parquet   {rows} and {TEST_ROWS} simulated rows\n\
+         \x20 model.brenier                           the learned map, {} parameters\n\
+         \x20 observed.csv, samples.csv               the two observations, {DRAWS} draws at each\n\
+         \x20 pairs-1.svg, pairs-2.svg                posteriors with truth and MAP\n\
+         \x20 predictive-1.svg, predictive-2.svg      paths simulated from the posteriors\n",
+        model.map().shape().parameters()
     )
-}
-
-fn picture(draws: &[f64]) -> Result<String, Error> {
-    let row = ConditionalPanels::new(["x₁", "x₂"]).limits([-3.6, 3.6], [-3.9, 3.9]);
-    let panels = GIVEN.iter().zip(draws.chunks_exact(2 * DRAWS)).fold(row, |row, (&y, draws)| {
-        row.panel(
-            ConditionalPanel::new(format!("y = {y}"), draws[..2 * PANEL_DRAWS].to_vec())
-                .log_density(move |a, b| demo::log_density([a, b], y)),
-        )
-    });
-    panels.to_svg(PictureSize { width: 720, height: 290 })
 }

@@ -166,7 +166,7 @@ fn merge_tables(paths: &[std::path::PathBuf], target: &Output, quiet: bool) -> R
 }
 
 /// A bar on a terminal, a line now and then elsewhere, nothing when quiet.
-struct Screen {
+pub(crate) struct Screen {
     bar: Option<ProgressBar>,
     lines: bool,
     started: Instant,
@@ -179,7 +179,7 @@ struct Screen {
 const LINE_SECONDS: u64 = 15;
 
 impl Screen {
-    fn new(quiet: bool) -> Self {
+    pub(crate) fn new(quiet: bool) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let bar = (!quiet && terminal).then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());

@@ -1,4 +1,4 @@
-//! `brenier reproduce`: published experiments, run again and set beside their figures.
+//! `brenier reproduce uci`: the table of six data sets.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -8,27 +8,15 @@ use brenier::data::{self, UciSet, uci_sets};
 use brenier::map::Method;
 use brenier::reproduce::{UciControl, UciEvent, UciReproduction, UciResult, UciScore, markdown};
 
-use super::data::fetch_sets;
-use super::fit::stop_on_interrupt;
-use super::tune::Screen;
+use super::{make, method_name};
+use crate::commands::data::fetch_sets;
+use crate::commands::fit::stop_on_interrupt;
+use crate::commands::tune::Screen;
 use crate::failure::Failure;
 use crate::output;
-use crate::reproduce_args::{ReproduceCommand, UciArguments};
+use crate::reproduce_args::UciArguments;
 
-pub(crate) fn run(command: &ReproduceCommand) -> Result<(), Failure> {
-    match command {
-        ReproduceCommand::Uci(arguments) => uci(arguments),
-    }
-}
-
-fn method_name(method: Method) -> &'static str {
-    match method {
-        Method::PcpMap => "pcp-map",
-        Method::CotFlow => "cot-flow",
-    }
-}
-
-fn uci(arguments: &UciArguments) -> Result<(), Failure> {
+pub(super) fn run(arguments: &UciArguments) -> Result<(), Failure> {
     let sets: Vec<&'static UciSet> = match arguments.dataset.as_slice() {
         [] => uci_sets().iter().collect(),
         names => names.iter().map(|name| UciSet::find(name)).collect::<Result<_, _>>()?,
@@ -111,10 +99,6 @@ fn uci(arguments: &UciArguments) -> Result<(), Failure> {
         output::warning("not everything was run: the same command with --resume goes on");
     }
     Ok(())
-}
-
-fn make(folder: &Path) -> Result<(), Error> {
-    std::fs::create_dir_all(folder).map_err(|source| Error::io(folder, "make the folder", source))
 }
 
 /// The table and all figures so far.
