@@ -45,7 +45,9 @@ impl Histogram {
     fn edges(&self, low: f64, high: f64) -> (f64, f64, usize) {
         let [lower, upper] = quantiles(&self.values, None, [0.25, 0.75]);
         let ideal = 2.0 * (upper - lower) / (self.values.len() as f64).cbrt();
-        let count = ((high - low) / ideal).clamp(8.0, 60.0);
+        // Several modes make the quartiles wide: not fewer than 16 where there are values enough.
+        let fewest = (self.values.len() as f64).sqrt().clamp(4.0, 16.0);
+        let count = ((high - low) / ideal).clamp(fewest, 60.0);
         let count = if count.is_finite() { count.round() as usize } else { 30 };
         let width = (high - low) / count as f64;
         if high - low < 1e9 && self.values.iter().all(|value| value.fract() == 0.0) {
@@ -85,6 +87,8 @@ impl Default for Histograms {
     }
 }
 
+/// Room at the sides, for tick labels that reach beyond the panels.
+const SIDE: f64 = 15.0;
 const OPACITY: f64 = 0.45;
 const MARK: Pen = Pen { colour: INK, opacity: 1.0, width: 1.3 };
 
@@ -145,7 +149,7 @@ impl Histograms {
         let heading = if self.title.is_some() { 1.9 * font } else { 0.0 };
         let top = 6.0 + heading + legend.height();
         let (above, below, gap) = (1.6 * font, 5.0 + 3.4 * font, 12.0);
-        let each_width = (width - 2.0 * 10.0 - gap * (columns as f64 - 1.0)) / columns as f64;
+        let each_width = (width - 2.0 * SIDE - gap * (columns as f64 - 1.0)) / columns as f64;
         let each_height = (height - top - 4.0) / rows as f64 - above - below;
         if each_width < 50.0 || each_height < 24.0 {
             return Err(Error::Shape {
@@ -159,10 +163,10 @@ impl Histograms {
                 let middle = [0.5 * width, 6.0 + 0.6 * font];
                 canvas.fitted(std::slice::from_ref(title), middle, 1.15 * font, width - 20.0, false);
             }
-            legend.draw(canvas, [10.0, 6.0 + heading]);
+            legend.draw(canvas, [SIDE, 6.0 + heading]);
             for (i, histogram) in self.panels.iter().enumerate() {
                 let from = [
-                    10.0 + (i % columns) as f64 * (each_width + gap),
+                    SIDE + (i % columns) as f64 * (each_width + gap),
                     top + above + (i / columns) as f64 * (each_height + above + below),
                 ];
                 draw_histogram(canvas, histogram, from, [from[0] + each_width, from[1] + each_height], font);

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use resvg::tiny_skia::{Pixmap, Transform};
+use resvg::tiny_skia::{Color, Pixmap, Transform};
 use resvg::usvg::{Options, Tree, fontdb};
 
 use crate::{Error, Result};
@@ -20,7 +20,7 @@ static FONTS: LazyLock<Arc<fontdb::Database>> = LazyLock::new(|| {
 
 /// Points of a picture in an inch.
 const POINTS: f64 = 72.0;
-/// Pixels in an inch of a metre's 39.37.
+/// Inches in a metre.
 const INCHES: f64 = 1.0 / 0.0254;
 /// Pixels of a picture, at the most: 400 MB while it is drawn.
 const MOST_PIXELS: f64 = 1e8;
@@ -47,9 +47,11 @@ pub fn png(svg: &str, scale: f64) -> Result<Vec<u8>> {
         });
     }
     let mut pixmap = Pixmap::new(pixels[0] as u32, pixels[1] as u32).expect("neither empty nor too large");
+    // The picture may end within the last pixels.
+    pixmap.fill(Color::WHITE);
     resvg::render(&tree, Transform::from_scale(scale as f32, scale as f32), &mut pixmap.as_mut());
 
-    // Pictures have a ground: nothing is left transparent, and a third channel fewer is a smaller file.
+    // Nothing is transparent: one channel less.
     let colours: Vec<u8> = pixmap.data().chunks_exact(4).flat_map(|pixel| &pixel[..3]).copied().collect();
     let mut file = Vec::new();
     let mut encoder = png::Encoder::new(&mut file, pixmap.width(), pixmap.height());
@@ -101,7 +103,14 @@ mod tests {
         assert_eq!((width, height), (400, 300));
         let blue = data.chunks_exact(3).filter(|pixel| **pixel == [0, 114, 178]).count();
         assert!(blue > 200, "the curve: {blue}");
-        assert_eq!(data[..3], [255, 255, 255]);
+        // White at every corner, also where the picture ends within a pixel.
+        for scale in [2.0, 150.0 / 72.0, 1.003] {
+            let (_, _, data) = pixels(&png(&svg, scale).unwrap());
+            assert!(
+                data[..3].iter().chain(&data[data.len() - 3..]).all(|&channel| channel == 255),
+                "{scale}"
+            );
+        }
     }
 
     #[test]
