@@ -91,6 +91,7 @@ fn mistakes_are_one_sentence() {
         ("plot curves d.csv --x a --y b --error a,b --out p.svg", &["--error", "not 2"]),
         ("plot curves d.csv --x a --y b --reference x --out p.svg", &["--reference x"]),
         ("plot curves two.csv --x a --y b --y-limits 3,1 --out p.svg", &["low < high"]),
+        ("plot predictive d.csv --at a=1 --out p.svg", &["--posterior"]),
         ("plot predictive d.csv --series q --out p.svg", &["--series", "q_TIME"]),
         ("plot predictive d.csv --observed none.csv --out p.svg", &["none.csv"]),
         (

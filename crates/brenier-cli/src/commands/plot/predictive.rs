@@ -32,6 +32,13 @@ struct Predicted {
 
 pub(super) fn run(arguments: &PredictiveArguments) -> Result<(), Failure> {
     check(&arguments.picture)?;
+    let conditioned = arguments.observations.given.is_some() || !arguments.observations.at.is_empty();
+    if arguments.posterior.is_none() && (conditioned || arguments.observation.is_some()) {
+        return Err(Failure::Usage(
+            "--given, --at and --observation belong to --posterior; --observed lays values over a table"
+                .to_owned(),
+        ));
+    }
     let mut predicted = match (&arguments.table, &arguments.posterior) {
         (Some(table), _) => read(table)?,
         (None, Some(model)) => simulated(arguments, model)?,
