@@ -99,7 +99,9 @@ fn a_learned_map_is_certified_and_faults_are_named() {
     assert_eq!(moved.verdict.trust, Trust::Untrustworthy);
     let first = &moved.verdict.findings[0];
     assert!(first.topic == Topic::Calibration && first.severity == Severity::Bad, "{first:?}");
-    assert!(moved.verdict.findings.iter().any(|f| f.text.contains("\"x1\"") && f.text.contains("too low")));
+    assert!(
+        moved.verdict.findings.iter().any(|f| f.text.contains("\"x1\" is not calibrated (draws too low)"))
+    );
     let torn = judged(
         &model,
         &changed(&held_out, |row, values| {

@@ -37,11 +37,13 @@ pub mod thresholds {
     pub const STILL_FALLING: f64 = 0.01;
     /// Sliced Wasserstein distance between fits, in posterior standard deviations beyond chance.
     pub const DISAGREEMENT: f64 = 0.2;
+    /// Accuracy with which a classifier tells the draws of two fits apart.
+    pub const TOLD_APART: f64 = 0.65;
 }
 
 use thresholds::{
     CLEAR, DISAGREEMENT, EXTREME_PART, FEW_PAIRS, LOG_DET, NEGLIGIBLE_DEVIATION, NLL_DIFFERENCE,
-    NORMALISATION, ROUND_TRIP, ROUND_TRIP_BROKEN, SERIOUS_DEVIATION, STEP_ERROR,
+    NORMALISATION, ROUND_TRIP, ROUND_TRIP_BROKEN, SERIOUS_DEVIATION, STEP_ERROR, TOLD_APART,
 };
 
 /// Whether to trust a model.
@@ -263,10 +265,12 @@ fn calibration(found: &Calibration, names: &[String], block: &str, findings: &mu
             severity,
             Topic::Calibration,
             format!(
-                "{block}{} is not calibrated: {} ({coverage}; coverage off by up to {:.1} points, {}{how})",
+                "{block}{} ({}): {coverage}, coverage is off by up to {:.1} points, {}{how}",
                 match check.quantity {
-                    Quantity::Parameter(_) => format!("\"{}\"", quantity_name(check.quantity, names)),
-                    _ => quantity_name(check.quantity, names),
+                    Quantity::Parameter(_) => {
+                        format!("\"{}\" is not calibrated", quantity_name(check.quantity, names))
+                    }
+                    _ => format!("{} is off", quantity_name(check.quantity, names)),
                 },
                 check.reading(),
                 100.0 * deviation,
@@ -515,10 +519,17 @@ fn members(found: &Check, findings: &mut Findings) {
             better.mean,
             better.standard_error
         );
-        if beyond > DISAGREEMENT {
+        if beyond > DISAGREEMENT || member.c2st > TOLD_APART {
             findings.add(Severity::Care, Topic::Members, format!("the answer depends on the fit: {text}"));
         } else {
             findings.add(Severity::Good, Topic::Members, format!("another fit agrees: {text}"));
+        }
+        if better.mean < -(3.0 * better.standard_error).max(NLL_DIFFERENCE) {
+            let text = format!(
+                "{} is the better of the two: its held-out NLL is lower by {:.3}",
+                member.name, -better.mean
+            );
+            findings.add(Severity::Note, Topic::Members, text);
         }
     }
 }
