@@ -252,6 +252,11 @@ fn calibration(found: &Calibration, names: &[String], block: &str, findings: &mu
         };
         let share = 100.0 * check.coverage(0.9);
         let coverage = match check.quantity {
+            Quantity::Parameter(_) if check.is_shifted() => {
+                let above = 100.0 * check.above_median();
+                let (side, part) = if above >= 50.0 { ("above", above) } else { ("below", 100.0 - above) };
+                format!("the truth lies {side} the median in {part:.1} % of pairs")
+            }
             Quantity::Parameter(_) => format!("90 % intervals hold the truth in {share:.1} % of pairs"),
             Quantity::Density => {
                 format!("90 % highest-density regions hold the truth in {share:.1} % of pairs")

@@ -202,10 +202,29 @@ impl RankCheck {
         ranks.iter().filter(inside).count() as f64 / ranks.len() as f64
     }
 
+    /// The part of the pairs whose truth lies above the median of the draws; for other quantities than parameters, outside
+    /// of the method's region of probability one half.
+    pub fn above_median(&self) -> f64 {
+        let ranks = self.ranks.ranks();
+        let draws = self.ranks.draws();
+        // A rank in the very middle counts for one half.
+        let twice: u64 = ranks
+            .iter()
+            .map(|&rank| (2 * u64::from(rank)).cmp(&u64::from(draws)) as i8)
+            .map(|side| (side + 1) as u64)
+            .sum();
+        twice as f64 / (2.0 * ranks.len() as f64)
+    }
+
+    /// Whether the ranks lean to one side more than they gather in the middle or at the ends.
+    pub fn is_shifted(&self) -> bool {
+        self.uniformity.bias.abs() >= self.uniformity.spread.abs()
+    }
+
     /// In a few words, what the ranks say if they are not uniform.
     pub fn reading(&self) -> &'static str {
         let Uniformity { bias, spread, .. } = self.uniformity;
-        let by_spread = spread.abs() > bias.abs();
+        let by_spread = !self.is_shifted();
         match (self.quantity, by_spread, if by_spread { spread > 0.0 } else { bias > 0.0 }) {
             (Quantity::Parameter(_), true, true) => "draws too narrow",
             (Quantity::Parameter(_), true, false) => "draws too wide",
