@@ -328,9 +328,12 @@ fn likelihood(found: &Check, findings: &mut Findings) {
     let own = likelihood.target.standardised;
     let n = found.subject.target.len() as f64;
     let text = format!(
-        "held-out NLL {:.3} ± {:.3}, validation in training {:.3}, a Gaussian that ignores the given columns {:.3} \
-         (standardised)",
-        own.mean, own.standard_error, likelihood.validation, likelihood.baseline
+        "held-out NLL {:.3} ± {:.3}, validation in training {:.3}, a Gaussian{} {:.3} (standardised)",
+        own.mean,
+        own.standard_error,
+        likelihood.validation,
+        if found.subject.given.is_empty() { "" } else { " that ignores the given columns" },
+        likelihood.baseline
     );
     let off = likelihood.difference > (3.0 * likelihood.difference_error).max(NLL_DIFFERENCE * n);
     if off {
