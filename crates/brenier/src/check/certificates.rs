@@ -235,7 +235,7 @@ fn jacobians(model: &Posterior, x: &[f64], y: &[f64]) -> Result<Spectrum> {
 /// What a flow's draws miss their reference points by.
 fn flow_residuals(model: &Posterior, y: &[f64], settings: &CheckSettings) -> Result<Inversions> {
     let k = model.map().double().given_dim();
-    let observations = if k == 0 { 1 } else { (y.len() / k).min(FLOW_DRAWS / 20) };
+    let observations = y.len().checked_div(k).map_or(1, |rows| rows.min(FLOW_DRAWS / 20));
     let how = SampleSettings { residuals: true, ..SampleSettings::default() };
     let each = FLOW_DRAWS / observations;
     let given = &y[..observations * k];

@@ -37,11 +37,13 @@ pub mod thresholds {
     pub const STILL_FALLING: f64 = 0.01;
     /// Sliced Wasserstein distance between fits, in posterior standard deviations beyond chance.
     pub const DISAGREEMENT: f64 = 0.2;
+    /// Accuracy with which a classifier tells the draws of two fits apart.
+    pub const TOLD_APART: f64 = 0.65;
 }
 
 use thresholds::{
     CLEAR, DISAGREEMENT, EXTREME_PART, FEW_PAIRS, LOG_DET, NEGLIGIBLE_DEVIATION, NLL_DIFFERENCE,
-    NORMALISATION, ROUND_TRIP, ROUND_TRIP_BROKEN, SERIOUS_DEVIATION, STEP_ERROR,
+    NORMALISATION, ROUND_TRIP, ROUND_TRIP_BROKEN, SERIOUS_DEVIATION, STEP_ERROR, TOLD_APART,
 };
 
 /// Whether to trust a model.
@@ -250,6 +252,11 @@ fn calibration(found: &Calibration, names: &[String], block: &str, findings: &mu
         };
         let share = 100.0 * check.coverage(0.9);
         let coverage = match check.quantity {
+            Quantity::Parameter(_) if check.is_shifted() => {
+                let above = 100.0 * check.above_median();
+                let (side, part) = if above >= 50.0 { ("above", above) } else { ("below", 100.0 - above) };
+                format!("the truth lies {side} the median in {part:.1} % of pairs")
+            }
             Quantity::Parameter(_) => format!("90 % intervals hold the truth in {share:.1} % of pairs"),
             Quantity::Density => {
                 format!("90 % highest-density regions hold the truth in {share:.1} % of pairs")
@@ -263,10 +270,12 @@ fn calibration(found: &Calibration, names: &[String], block: &str, findings: &mu
             severity,
             Topic::Calibration,
             format!(
-                "{block}{} is not calibrated: {} ({coverage}; coverage off by up to {:.1} points, {}{how})",
+                "{block}{} ({}): {coverage}, coverage is off by up to {:.1} points, {}{how}",
                 match check.quantity {
-                    Quantity::Parameter(_) => format!("\"{}\"", quantity_name(check.quantity, names)),
-                    _ => quantity_name(check.quantity, names),
+                    Quantity::Parameter(_) => {
+                        format!("\"{}\" is not calibrated", quantity_name(check.quantity, names))
+                    }
+                    _ => format!("{} is off", quantity_name(check.quantity, names)),
                 },
                 check.reading(),
                 100.0 * deviation,
@@ -319,9 +328,12 @@ fn likelihood(found: &Check, findings: &mut Findings) {
     let own = likelihood.target.standardised;
     let n = found.subject.target.len() as f64;
     let text = format!(
-        "held-out NLL {:.3} ± {:.3}, validation in training {:.3}, a Gaussian that ignores the given columns {:.3} \
-         (standardised)",
-        own.mean, own.standard_error, likelihood.validation, likelihood.baseline
+        "held-out NLL {:.3} ± {:.3}, validation in training {:.3}, a Gaussian{} {:.3} (standardised)",
+        own.mean,
+        own.standard_error,
+        likelihood.validation,
+        if found.subject.given.is_empty() { "" } else { " that ignores the given columns" },
+        likelihood.baseline
     );
     let off = likelihood.difference > (3.0 * likelihood.difference_error).max(NLL_DIFFERENCE * n);
     if off {
@@ -515,10 +527,17 @@ fn members(found: &Check, findings: &mut Findings) {
             better.mean,
             better.standard_error
         );
-        if beyond > DISAGREEMENT {
+        if beyond > DISAGREEMENT || member.c2st > TOLD_APART {
             findings.add(Severity::Care, Topic::Members, format!("the answer depends on the fit: {text}"));
         } else {
             findings.add(Severity::Good, Topic::Members, format!("another fit agrees: {text}"));
+        }
+        if better.mean < -(3.0 * better.standard_error).max(NLL_DIFFERENCE) {
+            let text = format!(
+                "{} is the better of the two: its held-out NLL is lower by {:.3}",
+                member.name, -better.mean
+            );
+            findings.add(Severity::Note, Topic::Members, text);
         }
     }
 }

@@ -202,10 +202,29 @@ impl RankCheck {
         ranks.iter().filter(inside).count() as f64 / ranks.len() as f64
     }
 
+    /// The part of the pairs whose truth lies above the median of the draws; for other quantities than parameters, outside
+    /// of the method's region of probability one half.
+    pub fn above_median(&self) -> f64 {
+        let ranks = self.ranks.ranks();
+        let draws = self.ranks.draws();
+        // A rank in the very middle counts for one half.
+        let twice: u64 = ranks
+            .iter()
+            .map(|&rank| (2 * u64::from(rank)).cmp(&u64::from(draws)) as i8)
+            .map(|side| (side + 1) as u64)
+            .sum();
+        twice as f64 / (2.0 * ranks.len() as f64)
+    }
+
+    /// Whether the ranks lean to one side more than they gather in the middle or at the ends.
+    pub fn is_shifted(&self) -> bool {
+        self.uniformity.bias.abs() >= self.uniformity.spread.abs()
+    }
+
     /// In a few words, what the ranks say if they are not uniform.
     pub fn reading(&self) -> &'static str {
         let Uniformity { bias, spread, .. } = self.uniformity;
-        let by_spread = spread.abs() > bias.abs();
+        let by_spread = !self.is_shifted();
         match (self.quantity, by_spread, if by_spread { spread > 0.0 } else { bias > 0.0 }) {
             (Quantity::Parameter(_), true, true) => "draws too narrow",
             (Quantity::Parameter(_), true, false) => "draws too wide",
@@ -524,6 +543,30 @@ fn predict(target: &[f64], dim: usize, features: &[f64], count: usize) -> Vec<f6
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn coverage_and_sides_can_be_counted_by_hand() {
+        let check = |quantity, ranks: Vec<u32>| RankCheck {
+            quantity,
+            ranks: Ranks::new(ranks, 4).unwrap(),
+            difference: vec![0.1, -0.3],
+            uniformity: Uniformity {
+                band_p_value: 1.0,
+                bias: 1.0,
+                spread: -2.0,
+                smooth_p_value: 1.0,
+                p_value: 1.0,
+            },
+            adjusted_p_value: 1.0,
+        };
+        // Places 0.1, 0.3, 0.5, 0.7, 0.9 of ranks 0 to 4.
+        let parameter = check(Quantity::Parameter(0), vec![0, 2, 2, 3, 4]);
+        assert_eq!((parameter.coverage(0.5), parameter.coverage(0.9)), (0.6, 1.0));
+        assert_eq!((parameter.above_median(), parameter.deviation()), (0.6, 0.3));
+        assert!(!parameter.is_shifted());
+        let density = check(Quantity::Density, vec![0, 2, 2, 3, 4]);
+        assert_eq!((density.coverage(0.5), density.coverage(0.2)), (0.6, 0.2));
+    }
 
     /// x ~ N(0, I₂), y = x + ε with ε ~ N(0, I₂): the posterior is N(y/2, I/2).
     fn linear_gaussian(count: usize, seed: u64) -> (Vec<f64>, Vec<f64>) {

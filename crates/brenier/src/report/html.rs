@@ -78,6 +78,7 @@ pub(super) struct Html {
     pub(super) text: String,
     pictures: usize,
     sections: usize,
+    tables: usize,
 }
 
 impl Html {
@@ -135,9 +136,16 @@ impl Html {
     }
 
     pub(super) fn table(&mut self, table: &TextTable) {
+        self.tables += 1;
+        let id = format!("t{}", self.tables);
         let class = if table.header.is_empty() { " class=\"facts\"" } else { "" };
-        let _ = writeln!(self.text, "<div class=\"wide\" tabindex=\"0\"><table{class}>");
-        self.element("caption", &table.caption);
+        // Before the part that scrolls, so that a narrow screen shows all of it.
+        let _ = writeln!(self.text, "<p class=\"caption\" id=\"{id}\">{}</p>", escaped(&table.caption));
+        let _ = writeln!(
+            self.text,
+            "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-labelledby=\"{id}\">\
+             <table{class} aria-labelledby=\"{id}\">"
+        );
         if !table.header.is_empty() {
             self.raw("<thead><tr>");
             for heading in &table.header {
@@ -241,9 +249,9 @@ figcaption{font-size:.92rem;color:var(--soft);margin-top:.35rem;max-width:46rem}
 figcaption b{color:var(--ink)}
 .gallery{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(17rem,100%),1fr));gap:.5rem 1.25rem}
 .gallery figure{margin:.5rem 0}
-.wide{overflow-x:auto;margin:1rem 0}
+.wide{overflow-x:auto;margin:0 0 1rem}
 table{border-collapse:collapse;font-size:.93rem;font-variant-numeric:tabular-nums}
-caption{text-align:left;color:var(--soft);padding-bottom:.35rem}
+.caption{color:var(--soft);font-size:.95rem;margin:1.25rem 0 .35rem}
 th,td{padding:.3rem .9rem .3rem 0;text-align:left;vertical-align:top;border-bottom:1px solid var(--rule)}
 td{min-width:4.5rem;overflow-wrap:normal}
 .facts td{overflow-wrap:anywhere}
@@ -255,7 +263,7 @@ footer{color:var(--soft);font-size:.9rem;padding-top:1.5rem;padding-bottom:3rem}
 :focus-visible{outline:2px solid var(--link);outline-offset:2px}
 @media (max-width:30rem){.reasons li{grid-template-columns:1fr;gap:0}h1{font-size:1.4rem}}
 @media print{body{font-size:10pt}header,main,footer{max-width:none;padding:0}nav{display:none}
-h2,h3{break-after:avoid}figure,.verdict,tr{break-inside:avoid}.picture,.wide,pre{overflow:visible}
+h2,h3,.caption{break-after:avoid}figure,.verdict,tr{break-inside:avoid}.picture,.wide,pre{overflow:visible}
 pre{white-space:pre-wrap}svg{min-width:0!important}.gallery{grid-template-columns:repeat(3,1fr)}a{text-decoration:none}}
 ";
 

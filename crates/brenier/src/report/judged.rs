@@ -52,12 +52,11 @@ pub(super) struct Interval {
 pub(super) fn intervals(rows: &[Interval], label: &str, width: u32) -> Result<String> {
     let line = 1.9 * FONT;
     let all = || rows.iter().flat_map(|row| row.quantiles.into_iter().chain([row.observed]));
+    if !all().all(f64::is_finite) || rows.is_empty() {
+        return Err(Error::Numerical("an interval to draw is not finite, or there is none".to_owned()));
+    }
     let (low, high) =
         all().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
-    // Minima and maxima pass over NaN.
-    if rows.is_empty() || !all().all(f64::is_finite) {
-        return Err(Error::Numerical("an interval to draw is not finite".to_owned()));
-    }
     let widest = rows.iter().map(|row| text_width(&row.name, FONT)).fold(0.0, f64::max);
     let names = widest.min(0.45 * f64::from(width));
     let margin = 0.05 * (high - low).max(1e-9);

@@ -264,7 +264,8 @@ impl<'a> ReportPage<'a> {
             dash(),
         ]);
         scores.push(vec![
-            "a Gaussian that ignores the given columns".to_owned(),
+            if subject.given.is_empty() { "a Gaussian" } else { "a Gaussian that ignores the given columns" }
+                .to_owned(),
             format!("{:.4}", likelihood.baseline),
             dash(),
         ]);
@@ -288,7 +289,6 @@ impl<'a> ReportPage<'a> {
 
     fn posteriors(&self) -> Result<Section> {
         let mut blocks = Vec::new();
-        let names = self.model.target_names();
         for view in &self.observations {
             blocks.push(Block::Heading(capital(&view.name)));
             if !view.note.is_empty() {
@@ -302,9 +302,10 @@ impl<'a> ReportPage<'a> {
             }
             blocks.extend(view.pictures.iter().cloned().map(Block::Picture));
         }
-        let title = match (names.len(), self.observations.len()) {
-            (_, 1) => "The posterior at the observation",
-            _ => "Posteriors at chosen observations",
+        let title = match (self.model.given_names().is_empty(), self.observations.len()) {
+            (true, _) => "Draws from the map",
+            (false, 1) => "The posterior at the observation",
+            (false, _) => "Posteriors at chosen observations",
         };
         Ok(Section { title: title.to_owned(), blocks })
     }
@@ -352,22 +353,39 @@ impl<'a> ReportPage<'a> {
             plot = plot.mode(cut(mode));
         }
         let side = (180 + 120 * shown as u32).clamp(320, 900);
-        let mut caption = format!(
-            "Draws from the posterior at {}: marginal densities on the diagonal, 50 % and 90 % regions below it",
-            view.name
-        );
-        if view.truth.is_some() {
-            caption.push_str("; the cross is the truth");
+        let unconditional = self.model.given_names().is_empty();
+        let of = match unconditional {
+            true => view.name.clone(),
+            false => format!("the posterior at {}", view.name),
+        };
+        let (truth, mode) = (view.truth.is_some(), view.mode.is_some());
+        let mut caption = match shown {
+            1 => format!("Density of draws from {of}"),
+            _ => {
+                format!("Draws from {of}: marginal densities on the diagonal, 50 % and 90 % regions below it")
+            }
+        };
+        if truth {
+            caption.push_str(if shown == 1 {
+                "; the full line is the truth"
+            } else {
+                "; the cross is the truth"
+            });
         }
-        if view.mode.is_some() {
-            caption.push_str("; the diamond is the point of highest density, in the axes' coordinates");
+        if mode {
+            let mark = if shown == 1 { "; the dashed line" } else { "; the diamond" };
+            caption.push_str(&format!("{mark} is the point of highest density, in the axes' coordinates"));
         }
         if shown < n {
             caption.push_str(&format!("; the first {shown} of {n} columns"));
         }
         caption.push('.');
         let size = PictureSize { width: side, height: if shown == 1 { 240 } else { side } };
-        Ok(Picture { svg: plot.to_svg(size)?, title: format!("Posterior at {}", view.name), caption })
+        Ok(Picture {
+            svg: plot.to_svg(size)?,
+            title: if unconditional { capital(&view.name) } else { format!("Posterior at {}", view.name) },
+            caption,
+        })
     }
 
     fn summaries(&self, view: &ObservationView) -> TextTable {
@@ -392,7 +410,10 @@ impl<'a> ReportPage<'a> {
             cells
         });
         TextTable {
-            caption: format!("Summary of {} draws at {}", view.draws.len() / n, view.name),
+            caption: match self.model.given_names().is_empty() {
+                true => format!("Summary of {} draws", view.draws.len() / n),
+                false => format!("Summary of {} draws at {}", view.draws.len() / n, view.name),
+            },
             header,
             rows: rows.collect(),
         }

@@ -134,6 +134,7 @@ pub struct Published {
 
 impl Published {
     /// The figures printed for a data set.
+    #[allow(clippy::approx_constant)] // −3.14 is a published figure, not π
     pub fn find(dataset: &str, method: Method) -> Option<Self> {
         let (nll, mmd) = match (dataset, method) {
             ("parkinsons", Method::PcpMap) => ([1.59, 1.96, 2.34], [3.3, 3.5, 4.0]),
