@@ -800,7 +800,7 @@ pub(crate) struct DemoArguments {
     #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(100..))]
     pub(crate) rows: u64,
     /// Passes over them
-    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) epochs: u32,
     /// Print errors and warnings only
     #[arg(long, short)]

@@ -93,7 +93,7 @@ pub fn settings(method: Method, rows: u64, seed: u64) -> Result<FitSettings> {
     let (width, batch_size, epochs, learning_rate) = match method {
         Method::PcpMap if many => (128, 256, 40, 0.005),
         Method::PcpMap => (128, 256, 60, 0.005),
-        Method::CotFlow if many => (64, 128, 40, 0.01),
+        Method::CotFlow if many => (64, 128, 20, 0.01),
         Method::CotFlow => (64, 128, 100, 0.01),
     };
     Ok(FitSettings {
