@@ -5,7 +5,8 @@ use std::sync::atomic::AtomicBool;
 
 use brenier::data::Table;
 use brenier::map::{Method, SampleSettings};
-use brenier::train::{Silent, TrainSettings};
+use brenier::simulate::{Outcome, SimulateControl, SimulateSettings, Streams, TwoMoons, run};
+use brenier::train::{Schedule, Silent, TrainSettings};
 use brenier::{FitControl, FitSettings, ModeSettings, NetworkSettings, Posterior, fit};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -47,6 +48,45 @@ fn fitted(table: Table, settings: &FitSettings) -> Posterior {
 
 fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| name.to_string()).collect()
+}
+
+/// Two crescents, which draws of both maps must share evenly and at the right places.
+#[test]
+fn two_moons_are_found_by_both_maps() {
+    let model = TwoMoons::default();
+    let stop = AtomicBool::new(false);
+    let control = SimulateControl { observer: &mut Silent, stop: &stop, journal: None, parameters: None };
+    let wanted = SimulateSettings { rows: 20_000, seed: 1, ..Default::default() };
+    let Outcome::Complete(simulated) = run(&model, &wanted, control).unwrap() else { unreachable!() };
+    let (observed, count) = ([0.1, -0.2], 4000);
+    let streams = Streams::new(9, 0);
+    let exact: Vec<f64> =
+        (0..count).flat_map(|i| model.posterior_draw(observed, &mut streams.get(i)).unwrap()).collect();
+    // Which crescent, and where across and along it.
+    let features = |u: &[f64]| {
+        let (sum, difference) = (u[0] + u[1], u[1] - u[0]);
+        [f64::from(u8::from(sum > 0.0)), sum.abs(), difference]
+    };
+    let moments = |draws: &[f64], f: usize| {
+        let mean = draws.chunks_exact(2).map(|u| features(u)[f]).sum::<f64>() / count as f64;
+        let square = draws.chunks_exact(2).map(|u| (features(u)[f] - mean).powi(2)).sum::<f64>();
+        (mean, (square / count as f64).sqrt())
+    };
+    for method in METHODS {
+        let mut settings = settings(method, "theta_1,theta_2", "y_1,y_2");
+        settings.network.feature_width = Some(64);
+        settings.train.schedule = Schedule::Cosine;
+        settings.train.epochs = if method == Method::PcpMap { 40 } else { 15 };
+        let posterior = fitted(simulated.table.clone(), &settings);
+        let draws =
+            posterior.sample(&observed, 1, count as usize, 3, &SampleSettings::default()).unwrap().values;
+        for f in 0..3 {
+            let ((mean, sd), (true_mean, true_sd)) = (moments(&draws, f), moments(&exact, f));
+            println!("{method:?} {f}: {mean} {true_mean}, {sd} {true_sd}");
+            assert!((mean - true_mean).abs() < 0.2 * true_sd, "{method:?} {f}: {mean} {true_mean}");
+            assert!((0.8..1.5).contains(&(sd / true_sd)), "{method:?} {f}: {sd} {true_sd}");
+        }
+    }
 }
 
 /// x ~ N(0, I₂), y = A x + noise: the posterior is Gaussian with known mean and covariance.
