@@ -43,7 +43,8 @@ Examples:
   brenier reproduce lotka-volterra --rows 50000 --method pcp-map --out lv
   brenier reproduce lotka-volterra --observed obs1.csv,obs2.csv --particles abc1.csv,abc2.csv --out lv --resume
 
-After an interruption --resume goes on with what OUT holds, half-finished trainings and searches too.";
+After an interruption --resume goes on with what OUT holds, half-finished trainings and searches too. --rows and --method
+may be others then, not --seed, --epochs, --tolerance and --observed.";
 
 #[derive(Subcommand)]
 pub(crate) enum ReproduceCommand {

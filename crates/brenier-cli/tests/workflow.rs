@@ -285,6 +285,9 @@ fn lotka_volterra_is_reproduced_and_goes_on_where_it_was() {
     let before = |text: &str| text.split("2000 draws").next().map(str::to_owned);
     assert_eq!(before(&again), before(&text));
     assert_eq!(std::fs::read(here.join("lv/pcp-map-600.brenier")).unwrap(), model);
+    // What belongs to another run is not taken up.
+    refuse(here, &format!("{command} --resume --seed 7"), 2, &["another --seed"]);
+    refuse(here, &format!("{} --resume", command.replace("--epochs 1", "--epochs 2")), 2, &["--epochs"]);
     let particles = "--particles lv/abc-1.csv,lv/abc-2.csv";
     refuse(here, &format!("{command} --resume {particles}"), 2, &["--observed"]);
     refuse(here, &format!("{command} --resume --observed lv/observed.csv"), 2, &["--observed takes 2 files"]);

@@ -49,10 +49,20 @@ struct Fit {
     times: Vec<DrawTime>,
 }
 
+/// What decides models and particles besides their names: a folder holds one run.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Plan {
+    seed: u64,
+    epochs: Option<u32>,
+    tolerance: Option<f64>,
+    observed: Vec<Vec<f64>>,
+}
+
 /// What a training took, kept beside its model.
 #[derive(Debug, Serialize, Deserialize)]
 struct Training {
-    seconds: f64,
+    /// On the clock; none where it was interrupted and only its last part was timed.
+    seconds: Option<f64>,
     threads: usize,
     steps: u64,
 }
@@ -75,7 +85,8 @@ struct Found {
 struct Search {
     tolerance: f64,
     simulations: u64,
-    seconds: f64,
+    /// As in [`Training`].
+    seconds: Option<f64>,
     rounds: usize,
 }
 
@@ -111,17 +122,34 @@ pub(crate) fn run(arguments: &LvArguments) -> Result<(), Failure> {
             Particles::from_table(&table).map_err(|error| Error::table(path, error.to_string()))
         })
         .collect::<Result<Vec<_>, Error>>()?;
-    if out.join("results.json").exists() && !arguments.resume {
-        return Err(Failure::Usage(format!(
-            "{} holds an earlier run: add --resume to go on with it, or choose another --out",
-            out.display()
-        )));
+    let plan = Plan {
+        seed: arguments.seed,
+        epochs: arguments.epochs,
+        tolerance: arguments.tolerance,
+        observed: observed.iter().map(|observation| observation.summaries.clone()).collect(),
+    };
+    let record = out.join("run.json");
+    if record.exists() {
+        if !arguments.resume {
+            return Err(Failure::Usage(format!(
+                "{} holds an earlier run: add --resume to go on with it, or choose another --out",
+                out.display()
+            )));
+        }
+        if kept::<Plan>(&record).as_ref() != Some(&plan) {
+            return Err(Failure::Usage(format!(
+                "{} holds a run with another --seed, --epochs, --tolerance or --observed: repeat these, or choose another \
+                 --out",
+                out.display()
+            )));
+        }
     }
     make(out)?;
     let stop = stop_on_interrupt_saying(
         "stopping: what is finished is kept, --resume goes on (Ctrl-C again to abort)",
     )?;
     let run = Run { arguments, stop };
+    write_bytes(&record, serde_json::to_string(&plan).expect("plain numbers").as_bytes())?;
     write_bytes(&out.join("observed.csv"), observed_table(&observed).as_bytes())?;
 
     let searches = match arguments.no_abc {
@@ -246,6 +274,7 @@ impl Run<'_> {
             keep: false,
             identity: String::new(),
         };
+        let whole = !checkpoint.path.exists();
         let control =
             FitControl { observer: screen.as_mut(), stop: self.stop, checkpoint: Some(checkpoint.clone()) };
         let model = brenier::fit(table, &settings, control)?.posterior;
@@ -254,7 +283,7 @@ impl Run<'_> {
             return Err(interrupted());
         }
         let training = Training {
-            seconds: started.elapsed().as_secs_f64(),
+            seconds: whole.then(|| started.elapsed().as_secs_f64()),
             threads: rayon::current_num_threads(),
             steps: model.header().training.steps,
         };
@@ -285,6 +314,7 @@ impl Run<'_> {
         let settings =
             AbcSettings { tolerance: Some(tolerance), seed: self.arguments.seed, ..Default::default() };
         let plan = AbcCheckpoint::new(beside(&path, ".checkpoint"), true);
+        let whole = !plan.path.exists();
         let mut screen = abc::Screen::new(self.arguments.quiet);
         let control = AbcControl {
             observer: &mut screen,
@@ -301,7 +331,7 @@ impl Run<'_> {
         let search = Search {
             tolerance,
             simulations: outcome.simulations,
-            seconds: started.elapsed().as_secs_f64(),
+            seconds: whole.then(|| started.elapsed().as_secs_f64()),
             rounds: outcome.rounds.len(),
         };
         data::write(&Output::Path(path.clone()), &population.to_table(simulator.prior())?)?;
@@ -403,6 +433,11 @@ fn moments(draws: &[f64]) -> (Vec<f64>, Vec<f64>) {
     (mean, deviation)
 }
 
+/// A time that was measured as a whole.
+fn clock(seconds: Option<f64>) -> String {
+    seconds.map_or("interrupted, not timed".to_owned(), |seconds| format!("{seconds:.0} s"))
+}
+
 fn markdown(fits: &[Fit], searches: Option<&[(Search, Particles)]>, observed: &[LvObservation]) -> String {
     let mut text = String::from(
         "| map | rows | held-out NLL (standardised log θ) | training | steps |\n|---|---:|---:|---:|---:|\n",
@@ -411,12 +446,12 @@ fn markdown(fits: &[Fit], searches: Option<&[(Search, Particles)]>, observed: &[
     for fit in fits {
         let _ = writeln!(
             text,
-            "| {} | {} | {:.3} ± {:.3} | {:.0} s on {} threads | {} |",
+            "| {} | {} | {:.3} ± {:.3} | {} on {} threads | {} |",
             name(fit),
             fit.rows,
             fit.nll.0,
             fit.nll.1,
-            fit.training.seconds,
+            clock(fit.training.seconds),
             fit.training.threads,
             fit.training.steps
         );
@@ -451,10 +486,10 @@ fn markdown(fits: &[Fit], searches: Option<&[(Search, Particles)]>, observed: &[
                 })
                 .collect();
             let label = format!(
-                "SMC-ABC, ε = {}, {:.2} million simulations, {:.0} s",
+                "SMC-ABC, ε = {}, {:.2} million simulations, {}",
                 search.tolerance,
                 search.simulations as f64 / 1e6,
-                search.seconds
+                clock(search.seconds)
             );
             text.push_str(&row(label, cells, None));
         }
