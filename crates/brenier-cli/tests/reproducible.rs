@@ -41,6 +41,11 @@ fn a_killed_fit_resumes_to_the_same_bits() {
 }
 
 #[test]
+fn a_killed_fit_on_a_cosine_resumes_to_the_same_bits() {
+    kill_and_resume(&format!("{LONG} --schedule cosine"));
+}
+
+#[test]
 fn a_killed_flow_resumes_to_the_same_bits() {
     let fewer = LONG.replace("--epochs 300", "--epochs 60 --evaluation-steps 8");
     kill_and_resume(&format!("{fewer} --method cot-flow"));

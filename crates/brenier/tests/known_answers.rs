@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use brenier::data::Table;
 use brenier::map::{Method, SampleSettings};
 use brenier::simulate::{Outcome, SimulateControl, SimulateSettings, Streams, TwoMoons, run};
-use brenier::train::{Schedule, Silent, TrainSettings};
+use brenier::train::{Schedule, Silent, Stop, TrainSettings};
 use brenier::{FitControl, FitSettings, ModeSettings, NetworkSettings, Posterior, fit};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -380,6 +380,31 @@ fn an_unconditional_map_learns_a_density_without_given_columns() {
     let draws = posterior.sample(&[], 1, 10_000, 3, &SampleSettings::default()).unwrap();
     let left = draws.values.iter().filter(|&&x| x < 0.0).count() as f64 / 10_000.0;
     assert!((left - 0.4).abs() < 0.05, "{left} of the draws lie left of zero, 0.4 should");
+}
+
+/// λ ½ (1 + cos πt) over all epochs, whatever a plateau would have made of so little patience.
+#[test]
+fn a_cosine_lowers_the_rate_over_all_epochs() {
+    let mut settings = settings(Method::PcpMap, "x1,x2", "y");
+    settings.train = TrainSettings {
+        schedule: Schedule::Cosine,
+        learning_rate: Some(0.02),
+        epochs: 6,
+        validate_every: 3,
+        patience: 1,
+        max_drops: 1,
+        ..Default::default()
+    };
+    let posterior = fitted(brenier::demo::simulate(600, 1), &settings);
+    assert_eq!(posterior.header().training.stop, Stop::Epochs);
+    let history = posterior.history();
+    assert!(history.len() > 10 && history.iter().all(|p| p.drops == 0));
+    assert!(history.windows(2).all(|pair| pair[1].learning_rate < pair[0].learning_rate));
+    for p in history {
+        let rate = 0.01 * (1.0 + (std::f64::consts::PI * p.epoch / 6.0).cos());
+        assert!((p.learning_rate - rate).abs() < 1e-12, "{p:?}");
+    }
+    assert!(history.last().unwrap().learning_rate < 0.001);
 }
 
 #[test]
