@@ -137,6 +137,12 @@ impl FitSettings {
         }
     }
 
+    /// What an epoch costs, in units of its own: good for telling a long training from a short one.
+    pub(crate) fn cost(&self, target: usize, given: usize, rows: usize) -> usize {
+        let steps = if self.method == Method::CotFlow { self.flow.time_steps } else { 1 };
+        self.shape(target, given, rows).parameters() * steps
+    }
+
     /// The same with every choice made that depends on the method and the number of training rows.
     fn resolved(&self, rows: usize) -> Self {
         let batch_size = match (self.method, rows) {

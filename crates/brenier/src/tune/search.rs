@@ -1,5 +1,6 @@
 //! The search itself: draws, pilots up the ladder, full trainings, the best model.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -94,7 +95,7 @@ pub fn search(
 ) -> Result<TuneOutcome> {
     let settings = settings.resolved(base.method)?;
     let base = FitSettings { train: TrainSettings { minutes: None, ..base.train.clone() }, ..base.clone() };
-    let (_, given) = base.columns(table.names())?;
+    let (target, given) = base.columns(table.names())?;
     let trials = space.draw(&base, given.len(), settings.trials.unwrap_or(1), base.seed)?;
     let fresh = !control.folder.exists();
     fs::create_dir_all(control.folder)
@@ -107,7 +108,10 @@ pub fn search(
         Some(started + Duration::try_from_secs_f64(60.0 * share * minutes).ok()?)
     };
     let deadlines = (after(PILOT_SHARE), after(1.0));
-    let search = Search { table, split, trials: &trials, settings: &settings, control, journal, deadlines };
+    let cost = |trial: &FitSettings| trial.cost(target.len(), given.len(), split.train.len());
+    let costs = trials.iter().map(cost).collect();
+    let search =
+        Search { table, split, trials: &trials, costs, settings: &settings, control, journal, deadlines };
     let journal = search.control.folder.join("journal.jsonl");
     let (pilots, finals, complete) = search.run(entries).inspect_err(|_| {
         // Nothing was finished, so nothing is left behind.
@@ -197,6 +201,8 @@ struct Search<'a, 'b: 'a> {
     table: &'a Table,
     split: &'a Split,
     trials: &'a [FitSettings],
+    /// What an epoch of each costs, in units of its own.
+    costs: Vec<usize>,
     settings: &'a TuneSettings,
     control: SearchControl<'b>,
     journal: Journal,
@@ -239,8 +245,12 @@ impl<'a, 'b: 'a> Search<'a, 'b> {
         let mut alive: Vec<usize> = (0..self.trials.len()).collect();
         let mut complete = true;
         for (rung, &part) in ladder.iter().enumerate() {
-            let missing: Vec<usize> =
+            let mut missing: Vec<usize> =
                 alive.iter().copied().filter(|&trial| !pilots.contains_key(&(trial, rung))).collect();
+            if self.deadlines.0.is_none() {
+                // All will be run: the long ones first, so that no thread waits for another at the end.
+                missing.sort_by_key(|&trial| Reverse(self.costs[trial]));
+            }
             let (jobs, finished) = (missing.len(), alive.len() - missing.len());
             (self.control.observer)(&TuneEvent::Started { rung: Some(rung), jobs, finished });
             let (shared, deadline) = (self.shared(), self.deadlines.0);
@@ -294,8 +304,13 @@ impl<'a, 'b: 'a> Search<'a, 'b> {
     /// Trains each of `chosen` to the end with every seed; returns whether all came to their end.
     fn finals(&mut self, chosen: &[usize], finals: &mut BTreeMap<(usize, usize), Final>) -> Result<bool> {
         let repeats = self.settings.repeats.unwrap_or(1);
-        let all: Vec<(usize, usize)> =
+        let mut all: Vec<(usize, usize)> =
             (0..repeats).flat_map(|repeat| chosen.iter().map(move |&trial| (trial, repeat))).collect();
+        if repeats > 1 && self.deadlines.1.is_none() {
+            // The best first while the search may be stopped; the last round as the pilots.
+            let last = all.len() - chosen.len();
+            all[last..].sort_by_key(|&(trial, _)| Reverse(self.costs[trial]));
+        }
         let missing: Vec<(usize, usize)> =
             all.iter().copied().filter(|job| !finals.contains_key(job)).collect();
         let (jobs, finished) = (missing.len(), all.len() - missing.len());
