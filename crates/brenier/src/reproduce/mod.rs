@@ -4,5 +4,6 @@ pub mod lotka_volterra;
 mod uci;
 
 pub use uci::{
-    Published, UciControl, UciEvent, UciFolds, UciReproduction, UciResult, UciScore, UciSettings, markdown,
+    OverSeeds, Published, UciControl, UciEvent, UciFolds, UciReproduction, UciResult, UciScore, UciSettings,
+    UciTable,
 };

@@ -1,12 +1,10 @@
 //! `brenier reproduce uci`: the table of six data sets.
 
 use std::fmt::Write;
-use std::path::Path;
 
-use brenier::Error;
 use brenier::data::{self, UciSet, uci_sets};
 use brenier::map::Method;
-use brenier::reproduce::{UciControl, UciEvent, UciReproduction, UciResult, UciScore, markdown};
+use brenier::reproduce::{UciControl, UciEvent, UciReproduction, UciScore, UciTable};
 
 use super::{make, method_name};
 use crate::commands::data::fetch_sets;
@@ -65,10 +63,12 @@ pub(super) fn run(arguments: &UciArguments) -> Result<(), Failure> {
             )));
         }
     }
+    let mut table = UciTable::open(out, &protocol)?;
     make(out)?;
-    let mut results: Vec<UciResult> = Vec::new();
+    let mut missing = false;
     for (name, cell) in &cells {
         if stop.load(std::sync::atomic::Ordering::Relaxed) && !out.join(name).exists() {
+            missing = true;
             continue;
         }
         if !arguments.quiet {
@@ -91,25 +91,20 @@ pub(super) fn run(arguments: &UciArguments) -> Result<(), Failure> {
         data::write_bytes(&folder.join("results.csv"), outcome.to_csv().as_bytes())?;
         let lines: String = result.scores.iter().map(score_line).collect();
         data::write_bytes(&folder.join("scores.csv"), format!("{}{lines}", score_header()).as_bytes())?;
-        results.push(result);
-        write(out, &results)?;
+        let finished = result.complete;
+        table.put(result);
+        table.write(out)?;
+        missing |= !finished;
     }
-    output::result(&markdown(&results))?;
-    if results.iter().any(|result| !result.complete) || results.len() < cells.len() {
+    output::result(&table.markdown())?;
+    if missing {
         output::warning("not everything was run: the same command with --resume goes on");
     }
     Ok(())
 }
 
-/// The table and all figures so far.
-fn write(out: &Path, results: &[UciResult]) -> Result<(), Error> {
-    let json = serde_json::to_string_pretty(results).expect("figures are plain data");
-    data::write_bytes(&out.join("results.json"), json.as_bytes())?;
-    data::write_bytes(&out.join("table.md"), markdown(results).as_bytes())
-}
-
 fn score_header() -> String {
-    "trial,repeat,seed,valid_nll,test_nll,mmd_squared,mmd_root,joint_mmd_root,epochs,steps,seconds\n"
+    "trial,repeat,seed,valid_nll,test_nll,mmd_squared,mmd_root,joint_mmd_root,training_mmd_root,epochs,steps,seconds\n"
         .to_owned()
 }
 
@@ -119,12 +114,13 @@ fn score_line(score: &UciScore) -> String {
     let mut line = format!("{},{},{},", training.trial, training.repeat, training.seed);
     let _ = writeln!(
         line,
-        "{},{},{},{},{},{},{},{:.2}",
+        "{},{},{},{},{},{},{},{},{:.2}",
         training.valid_nll.map(|nll| nll.to_string()).unwrap_or_default(),
         score.nll,
         score.mmd.0,
         score.mmd.1,
         score.joint_mmd.map(|mmd| mmd.1.to_string()).unwrap_or_default(),
+        score.training_mmd.map(|mmd| mmd.1.to_string()).unwrap_or_default(),
         training.epochs,
         training.steps,
         training.seconds
