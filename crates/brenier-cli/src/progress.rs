@@ -13,6 +13,8 @@ use crate::output;
 
 /// Seconds between the lines of a run whose standard error is not a terminal.
 const LINE_SECONDS: u64 = 15;
+/// Names of columns that a line lists at the most.
+const LISTED: usize = 8;
 
 /// Passes every event on to each of its members.
 pub(crate) struct FanOut(pub(crate) Vec<Box<dyn Observer>>);
@@ -55,8 +57,16 @@ fn figures(progress: &Progress) -> String {
     )
 }
 
-/// The first line of a run.
+/// The first line of a run, or of a block of a joint map.
 fn opening(event: &Event) -> Option<String> {
+    if let Event::Block { number, of, columns, conditional } = event {
+        let names = match columns.as_slice() {
+            [first, .., last] if columns.len() > LISTED => format!("{first} … {last} ({})", columns.len()),
+            all => all.join(", "),
+        };
+        let given = if *conditional { " given the rest" } else { "" };
+        return Some(format!("block {number} of {of}: {names}{given}"));
+    }
     let Event::Started { train_rows, valid_rows, parameters, resumed_at, .. } = event else { return None };
     let resumed = match resumed_at {
         0 => String::new(),
@@ -103,7 +113,7 @@ impl Observer for Lines {
             Event::Recovered { step, cause, learning_rate } => {
                 output::warning(&recovery(*step, cause, *learning_rate));
             }
-            Event::Started { .. } | Event::Finished { .. } => {}
+            Event::Block { .. } | Event::Started { .. } | Event::Finished { .. } => {}
         }
     }
 }
@@ -163,6 +173,7 @@ impl Observer for Bar {
                 self.bar.println(format!("warning: {}", recovery(*step, cause, *learning_rate)));
             }
             Event::Finished { .. } => self.bar.finish_and_clear(),
+            Event::Block { .. } => {}
         }
     }
 

@@ -340,7 +340,11 @@ fn a_flow_goes_through_every_command() {
 fn a_joint_model_draws_and_scores_all_columns() {
     let folder = folder();
     let here = folder.path();
-    succeed(here, &format!("fit data.csv {SMALL} --joint --out j.brenier"));
+    let aloud = SMALL.replace(" --quiet", "");
+    let fitted = run(here, &format!("fit data.csv {aloud} --joint --out j.brenier"));
+    let told = stderr(&fitted);
+    assert!(fitted.status.success() && told.contains("block 1 of 2: y1, y2\n"), "{told}");
+    assert!(told.contains("block 2 of 2: x1, x2 given the rest\n"), "{told}");
     let draws = succeed(here, "sample j.brenier -n 30 --with log-density");
     assert!(draws.starts_with("x1,x2,y1,y2,log_density"), "{draws}");
     assert_eq!(draws.lines().count(), 31);

@@ -11,7 +11,7 @@ use crate::map::cot::{CotMap, CotSettings, CotShape};
 use crate::map::pcp::{Convexity, Initialisation, OutputActivation, PcpMap, PcpShape};
 use crate::map::{MapShape, Method, Trainable, TrainedMap};
 use crate::posterior::{Header, Posterior, TrainingSummary};
-use crate::train::{self, Checkpoint, Control, Dataset, Observer, TrainSettings};
+use crate::train::{self, Checkpoint, Control, Dataset, Event, Observer, TrainSettings};
 use crate::transform::{
     ColumnSettings, GivenSettings, GivenTransform, PcaSettings, Rows, Scaling, TargetSettings,
     TargetTransform,
@@ -229,7 +229,7 @@ pub fn fit_split(
     if !settings.joint {
         return fit_block(table, train_rows, valid_rows, settings, control);
     }
-    let (_, given) = settings.columns(table.names())?;
+    let (target, given) = settings.columns(table.names())?;
     if given.is_empty() {
         return Err(Error::setting(
             "joint",
@@ -238,7 +238,10 @@ pub fn fit_split(
     }
     let half = |minutes: Option<f64>| minutes.map(|minutes| 0.5 * minutes);
     let train = TrainSettings { minutes: half(settings.train.minutes), ..settings.train.clone() };
-    let names: Vec<String> = given.iter().map(|&column| table.names()[column].clone()).collect();
+    let named = |columns: &[usize]| -> Vec<String> {
+        columns.iter().map(|&column| table.names()[column].clone()).collect()
+    };
+    let (names, target_names) = (named(&given), named(&target));
     let marginal = FitSettings {
         target: Some(Selection::Columns(names.iter().cloned().map(Pick::Name).collect())),
         given: None,
@@ -255,9 +258,17 @@ pub fn fit_split(
         Checkpoint { path: path.into(), keep: true, ..plan.clone() }
     });
     let kept = plan.as_ref().map(|plan| plan.path.clone());
+    let block = |number: usize, columns: &[String]| Event::Block {
+        number,
+        of: 2,
+        columns: columns.to_vec(),
+        conditional: number == 2,
+    };
+    control.observer.event(&block(1, &names));
     let first = FitControl { observer: &mut *control.observer, stop: control.stop, checkpoint: plan };
     let marginal = fit_block(table.select_columns(&given), train_rows, valid_rows, &marginal, first)?;
     let settings = FitSettings { train, ..settings.clone() };
+    control.observer.event(&block(2, &target_names));
     let mut fitted = fit_block(table, train_rows, valid_rows, &settings, control)?;
     fitted.warnings.splice(0..0, marginal.warnings);
     let ended = |posterior: &Posterior| !posterior.header().training.stop.is_resumable();
@@ -292,10 +303,18 @@ fn fit_block(
         GivenSettings { columns: given_support, scaling: settings.scaling, pca: settings.pca };
     let (given_transform, given_warnings) = GivenTransform::fit(&given_names, &given_settings, &rows)?;
     warnings.extend(given_warnings);
-    // Too few rows to tell what is far away are no reason not to fit.
     let support = match given_columns.is_empty() {
         true => None,
-        false => SupportScore::fit(&rows, given_columns.len(), settings.seed).ok(),
+        false => match SupportScore::fit(&rows, given_columns.len(), settings.seed) {
+            Ok(score) => Some(score),
+            // Too few rows to tell what is far away are no reason not to fit.
+            Err(Error::Shape { .. }) => None,
+            Err(error) => {
+                warnings
+                    .push(format!("observations far from the training data will not be noticed: {error}"));
+                None
+            }
+        },
     };
 
     let data = dataset(&table, &target_columns, &given_columns, &target_transform, &given_transform)?;

@@ -48,6 +48,17 @@ impl Stop {
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
+    /// A block of a joint map comes next: first the given columns alone, then the target given them.
+    Block {
+        /// Its number, from 1.
+        number: usize,
+        /// How many blocks there are.
+        of: usize,
+        /// The columns whose density it learns.
+        columns: Vec<String>,
+        /// Whether that is their density given the others.
+        conditional: bool,
+    },
     /// The run begins or goes on.
     Started {
         /// Rows trained on.
