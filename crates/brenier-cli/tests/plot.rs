@@ -170,6 +170,16 @@ fn curves_come_from_tables_and_training_logs() {
     let svg = fs::read_to_string(here.join("p.svg")).unwrap();
     assert!(svg.contains("valid_nll") && svg.contains("NLL"));
     refuse(here, "plot curves run.jsonl --x step --y nll --out q.svg", 2, &["run.jsonl", "nll", "valid_nll"]);
+    let block = |number: u32| format!("{{\"event\": \"block\", \"number\": {number}}}\n");
+    let steps = ["{\"step\": 10, \"valid_nll\": 7}\n", "{\"step\": 20, \"valid_nll\": 3}\n"].concat();
+    fs::write(here.join("second.jsonl"), block(1) + &steps).unwrap();
+    let first = "{\"step\": 900, \"valid_nll\": 50}\n".to_owned();
+    fs::write(here.join("joint.jsonl"), block(1) + &first + &block(2) + &steps).unwrap();
+    succeed(here, "plot curves second.jsonl --x step --y valid_nll --out second.svg");
+    let joint = run(here, "plot curves joint.jsonl --x step --y valid_nll --out joint.svg");
+    assert!(stderr(&joint).contains("last block"), "{}", stderr(&joint));
+    let picture = |name: &str| fs::read_to_string(here.join(name)).unwrap();
+    assert_eq!(picture("joint.svg"), picture("second.svg"));
     fs::write(here.join("e.csv"), "n,error,sd\n1,0.3,0.1\n2,0.1,0.02\n4,0.02,0.03\n").unwrap();
     let line = "plot curves e.csv --x n --y error --error sd --log-x --log-y --x-limits 0.5,8 --reference target=0.05";
     succeed(here, &format!("{line} --out e.svg"));

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::{check, size, texts, write};
 use crate::commands::compare::load;
 use crate::failure::Failure;
+use crate::output;
 use crate::plot_args::CurvesArguments;
 
 /// Points up to which each is marked.
@@ -98,6 +99,11 @@ fn read(path: &Path, names: &[String]) -> Result<Vec<f64>, Failure> {
         let Ok(Value::Object(event)) = serde_json::from_str(content) else {
             return Err(Error::table(path, format!("line {} is no JSON object", line + 1)).into());
         };
+        if event.get("event").and_then(Value::as_str) == Some("block") && !values.is_empty() {
+            // Its steps begin again.
+            values.clear();
+            output::note(&format!("{}: the last block of the joint fit is drawn", path.display()));
+        }
         let row: Option<Vec<f64>> = names.iter().map(|name| event.get(name)?.as_f64()).collect();
         values.extend(row.into_iter().flatten());
         for (field, value) in &event {
