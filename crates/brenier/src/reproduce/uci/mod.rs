@@ -20,7 +20,7 @@ pub use table::{OverSeeds, Published, UciTable};
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -254,8 +254,10 @@ impl UciReproduction {
         settings.seed = settings.seed.wrapping_add(repeat as u64);
         let control = FitControl { observer: &mut Silent, stop, checkpoint: None };
         let (train, valid) = (&self.split.train, &self.split.valid);
+        let started = Instant::now();
         let model = fit_split(self.table.clone(), train, valid, &settings, control)?.posterior;
-        let training = Final::of(&model, trial, repeat);
+        let seconds = started.elapsed().as_secs_f64();
+        let training = Final { seconds, ..Final::of(&model, trial, repeat) };
         let units = Units::new(&self.set, &self.table, train);
         let score = self.score(&model, &units, &self.split.test, training)?;
         Ok((model, score))
