@@ -18,6 +18,24 @@ pub enum Method {
     CotFlow,
 }
 
+impl Method {
+    /// As flags, settings and file names have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PcpMap => "pcp-map",
+            Self::CotFlow => "cot-flow",
+        }
+    }
+
+    /// As texts have it.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::PcpMap => "PCP-Map",
+            Self::CotFlow => "COT-Flow",
+        }
+    }
+}
+
 /// The sizes of a network of either method.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]

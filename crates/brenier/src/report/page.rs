@@ -148,7 +148,7 @@ impl<'a> ReportPage<'a> {
 
     fn lead(&self) -> String {
         let subject = &self.check.subject;
-        let method = method(subject.method);
+        let method = subject.method.title();
         let held_out = self.check.held_out.rows;
         match subject.given.len() {
             0 => format!(
@@ -214,7 +214,7 @@ impl<'a> ReportPage<'a> {
             ),
         };
         let mut rows = vec![
-            row("Method", method(subject.method).to_owned() + if subject.joint { ", joint" } else { "" }),
+            row("Method", subject.method.title().to_owned() + if subject.joint { ", joint" } else { "" }),
             row("Target", list(&supports)),
         ];
         if !subject.given.is_empty() {
@@ -782,13 +782,6 @@ pub fn predictive_picture(names: &[String], row: &PredictiveRow, at: &str) -> Re
 
 fn row(name: &str, value: String) -> Vec<String> {
     vec![name.to_owned(), value]
-}
-
-fn method(method: Method) -> &'static str {
-    match method {
-        Method::PcpMap => "PCP-Map",
-        Method::CotFlow => "COT-Flow",
-    }
 }
 
 fn ended(stop: Stop) -> &'static str {

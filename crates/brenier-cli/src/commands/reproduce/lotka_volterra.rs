@@ -19,7 +19,7 @@ use brenier::train::Checkpoint;
 use brenier::{Error, FitControl, FitSettings, ModeSettings, Posterior, Units};
 use serde::{Deserialize, Serialize};
 
-use super::{make, method_name};
+use super::make;
 use crate::commands::density::score;
 use crate::commands::fit::{beside, stop_on_interrupt_saying};
 use crate::commands::{abc, simulate};
@@ -252,7 +252,7 @@ impl Run<'_> {
 
     /// The trained map, from its file if it is there.
     fn model(&self, method: Method, rows: u64, table: &Path) -> Result<(Posterior, Training), Failure> {
-        let path = self.arguments.out.join(format!("{}-{rows}.brenier", method_name(method)));
+        let path = self.arguments.out.join(format!("{}-{rows}.brenier", method.name()));
         let summary = beside(&path, ".json");
         if path.exists()
             && let Some(training) = kept(&summary)
@@ -264,7 +264,7 @@ impl Run<'_> {
         if let Some(epochs) = self.arguments.epochs {
             settings.train.epochs = epochs;
         }
-        self.say(&format!("{} on {rows} rows:", method_name(method)));
+        self.say(&format!("{} on {rows} rows:", method.name()));
         let mut screen = progress::screen(self.arguments.quiet, None);
         let started = Instant::now();
         let checkpoint = Checkpoint {
@@ -353,7 +353,7 @@ impl Run<'_> {
         references: &[Particles],
     ) -> Result<Fit, Failure> {
         let seed = self.arguments.seed;
-        self.say(&format!("{} on {rows} rows: draws and comparisons", method_name(method)));
+        self.say(&format!("{} on {rows} rows: draws and comparisons", method.name()));
         let densities = score(&model, test)?.whole.standardised;
         let count = densities.len() as f64;
         let mean = densities.iter().sum::<f64>() / count;
@@ -370,13 +370,12 @@ impl Run<'_> {
                 particles.map(|particles| against(&draws, particles, seed)).transpose()
             };
             let (abc, given) = (compare(own)?, compare(references.get(which))?);
-            let label =
-                format!("{} on {rows} rows", if method == Method::PcpMap { "PCP-Map" } else { "COT-Flow" });
+            let label = format!("{} on {rows} rows", method.title());
             let reference = references.get(which).map(|particles| ("the authors' SMC-ABC", particles));
             let reference = own.map(|particles| ("SMC-ABC", particles)).or(reference);
             let layers = [(label.as_str(), draws.as_slice())];
             let svg = pair_picture(&layers, reference, observation.truth, Some(&mode))?;
-            let stem = format!("{}-{rows}-{}", method_name(method), which + 1);
+            let stem = format!("{}-{rows}-{}", method.name(), which + 1);
             self.picture(&format!("pairs-{stem}"), &svg)?;
             let paths = PredictedPaths::simulate(&draws, PATHS, seed);
             let size = PictureSize { width: 620, height: 420 };
@@ -442,12 +441,11 @@ fn markdown(fits: &[Fit], searches: Option<&[(Search, Particles)]>, observed: &[
     let mut text = String::from(
         "| map | rows | held-out NLL (standardised log θ) | training | steps |\n|---|---:|---:|---:|---:|\n",
     );
-    let name = |fit: &Fit| if fit.method == Method::PcpMap { "PCP-Map" } else { "COT-Flow" };
     for fit in fits {
         let _ = writeln!(
             text,
             "| {} | {} | {:.3} ± {:.3} | {} on {} threads | {} |",
-            name(fit),
+            fit.method.title(),
             fit.rows,
             fit.nll.0,
             fit.nll.1,
@@ -500,7 +498,7 @@ fn markdown(fits: &[Fit], searches: Option<&[(Search, Particles)]>, observed: &[
                     format!("{:.3} ({:.3}), {:.3}", found.mean[j], found.deviation[j], found.mode[j].ln())
                 })
                 .collect();
-            let label = format!("{}, {} rows", name(fit), fit.rows);
+            let label = format!("{}, {} rows", fit.method.title(), fit.rows);
             text.push_str(&row(label, cells, found.abc.as_ref().or(found.given.as_ref())));
             if found.abc.is_some() && found.given.is_some() {
                 let blank = vec!["".to_owned(); PARAMETERS.len()];
@@ -521,7 +519,7 @@ fn markdown(fits: &[Fit], searches: Option<&[(Search, Particles)]>, observed: &[
             let _ = writeln!(
                 text,
                 "| {} | {} | {accuracy} | {:.1} ms | {published} | {:.1e} |",
-                name(fit),
+                fit.method.title(),
                 fit.rows,
                 1e3 * time.seconds,
                 time.error

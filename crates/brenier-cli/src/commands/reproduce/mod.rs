@@ -6,7 +6,6 @@ mod uci;
 use std::path::Path;
 
 use brenier::Error;
-use brenier::map::Method;
 
 use crate::failure::Failure;
 use crate::reproduce_args::ReproduceCommand;
@@ -15,14 +14,6 @@ pub(crate) fn run(command: &ReproduceCommand) -> Result<(), Failure> {
     match command {
         ReproduceCommand::Uci(arguments) => uci::run(arguments),
         ReproduceCommand::LotkaVolterra(arguments) => lotka_volterra::run(arguments),
-    }
-}
-
-/// The method as flags and file names have it.
-fn method_name(method: Method) -> &'static str {
-    match method {
-        Method::PcpMap => "pcp-map",
-        Method::CotFlow => "cot-flow",
     }
 }
 

@@ -6,7 +6,7 @@ use brenier::data::{self, UciSet, uci_sets};
 use brenier::map::Method;
 use brenier::reproduce::{UciControl, UciEvent, UciReproduction, UciScore, UciTable};
 
-use super::{make, method_name};
+use super::make;
 use crate::commands::data::fetch_sets;
 use crate::commands::fit::stop_on_interrupt;
 use crate::commands::tune::Screen;
@@ -38,7 +38,7 @@ pub(super) fn run(arguments: &UciArguments) -> Result<(), Failure> {
     for &set in &sets {
         for &method in &methods {
             let cell = UciReproduction::new(set, method, &data_dir, &protocol)?;
-            cells.push((format!("{}-{}", set.name, method_name(method)), cell));
+            cells.push((format!("{}-{}", set.name, method.name()), cell));
         }
     }
     let stop = stop_on_interrupt()?;

@@ -193,9 +193,8 @@ impl UciTable {
 }
 
 fn name(result: &UciResult) -> String {
-    let method = if result.method == Method::PcpMap { "PCP-Map" } else { "COT-Flow" };
     let unfinished = if result.complete { "" } else { " (unfinished)" };
-    format!("{}, {method}{unfinished}", result.dataset.replace('_', " "))
+    format!("{}, {}{unfinished}", result.dataset.replace('_', " "), result.method.title())
 }
 
 fn none() -> String {
