@@ -31,7 +31,8 @@ Examples:
   brenier reproduce uci --dataset yacht --method pcp-map --row 11/1 --out uci    # one training of the table again
 
 OUT holds table.md, results.json and a folder for each data set and method with journal, models, scores.csv and
-results.csv (every training with its settings). --resume repeats nothing that was finished.";
+results.csv (every training with its settings). --resume repeats nothing that was finished. Other data sets and methods
+that OUT holds of the same protocol stay in its table.";
 
 pub(crate) const LV_HELP: &str = "\
 Simulates training tables, trains both maps on each, finds particles by SMC-ABC at two observations and compares: held-out

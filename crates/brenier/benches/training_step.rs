@@ -155,6 +155,7 @@ fn main() {
     let (threads, steps) = (option("--threads", 2), option("--steps", 0));
     let configs = [
         pcp("pcp_concrete", 1, 8, 32, 128, 3),
+        pcp("pcp_wide", 1, 8, 32, 512, 3),
         pcp("pcp_lv", 4, 9, 256, 128, 2),
         pcp("pcp_joint", 8, 7, 64, 256, 3),
         pcp("pcp_swe", 14, 3500, 64, 256, 3),

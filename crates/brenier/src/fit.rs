@@ -238,10 +238,7 @@ pub fn fit_split(
     }
     let half = |minutes: Option<f64>| minutes.map(|minutes| 0.5 * minutes);
     let train = TrainSettings { minutes: half(settings.train.minutes), ..settings.train.clone() };
-    let named = |columns: &[usize]| -> Vec<String> {
-        columns.iter().map(|&column| table.names()[column].clone()).collect()
-    };
-    let (names, target_names) = (named(&given), named(&target));
+    let (names, target_names) = (table.names_of(&given), table.names_of(&target));
     let marginal = FitSettings {
         target: Some(Selection::Columns(names.iter().cloned().map(Pick::Name).collect())),
         given: None,
@@ -290,8 +287,7 @@ fn fit_block(
 ) -> Result<Fitted> {
     let settings = &settings.resolved(train_rows.len());
     let (target_columns, given_columns) = settings.columns(table.names())?;
-    let name = |columns: &[usize]| columns.iter().map(|&c| table.names()[c].clone()).collect::<Vec<_>>();
-    let (target_names, given_names) = (name(&target_columns), name(&given_columns));
+    let (target_names, given_names) = (table.names_of(&target_columns), table.names_of(&given_columns));
     let mut warnings = table_warnings(&table, &target_columns, &given_columns)?;
 
     let (target_support, given_support) = supports(settings, &target_names, &given_names)?;

@@ -130,6 +130,34 @@ fn the_figures_depend_neither_on_threads_nor_on_interruptions() {
     assert_eq!(left, ["journal.jsonl"]);
 }
 
+/// Without a budget wide networks go first among the pilots and in the last round of seeds, the best first before that.
+#[test]
+fn long_trainings_go_first_where_all_are_run() {
+    let mut problem = Problem::new();
+    problem.tune = TuneSettings { exact: true, finalists: Some(8), ..tune() };
+    problem.space = SearchSpace::from_toml("network.feature_width = { uniform = [4, 40] }").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (outcome, _) = problem.run(folder.path(), 1, usize::MAX, None).unwrap();
+    let width = |trial: usize| outcome.trials[trial].network.feature_width.unwrap();
+    let journal = std::fs::read_to_string(folder.path().join("journal.jsonl")).unwrap();
+    let trials = |kind: &str| -> Vec<usize> {
+        let entries = journal.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        entries
+            .filter(|entry| entry["entry"] == kind)
+            .map(|entry| entry["trial"].as_u64().unwrap() as usize)
+            .collect()
+    };
+    let widest_first = |trials: &[usize]| trials.is_sorted_by(|&a, &b| width(a) >= width(b));
+    let (pilots, finals) = (trials("pilot"), trials("final"));
+    assert!(pilots.len() == 8 && widest_first(&pilots), "{pilots:?}");
+    assert!(finals.len() == 16 && widest_first(&finals[8..]), "{finals:?}");
+    let loss = |trial: usize| outcome.pilots.iter().find(|pilot| pilot.trial == trial).unwrap().valid_nll;
+    assert!(
+        finals[..8].is_sorted_by(|&a, &b| loss(a) <= loss(b)) && !widest_first(&finals[..8]),
+        "{finals:?}"
+    );
+}
+
 #[test]
 fn halving_keeps_the_better_half_and_the_protocol_keeps_all() {
     let mut problem = Problem::new();

@@ -79,7 +79,7 @@ impl Table {
     /// A copy of some columns, in the order given. Panics when `columns` is empty, repeats one, or names one
     /// that does not exist: [`Selection::resolve`](super::Selection::resolve) makes lists that do none of these.
     pub fn select_columns(&self, columns: &[usize]) -> Table {
-        let names: Vec<_> = columns.iter().map(|&j| self.names[j].clone()).collect();
+        let names = self.names_of(columns);
         assert!(name_problem(&names).is_none(), "columns to select must be given, and only once each");
         let mut values = Vec::with_capacity(self.rows * columns.len());
         for row in self.iter() {
@@ -92,6 +92,17 @@ impl Table {
     pub fn select_rows(&self, rows: &[u32]) -> Table {
         let values = rows.iter().flat_map(|&i| self.row(i as usize)).copied().collect();
         Table { names: self.names.clone(), rows: rows.len(), values }
+    }
+
+    /// The values of some columns (there may be none) in some rows, row by row. Panics when one does not exist.
+    pub(crate) fn gather(&self, rows: &[u32], columns: &[usize]) -> Vec<f64> {
+        let rows = rows.iter().map(|&i| self.row(i as usize));
+        rows.flat_map(|row| columns.iter().map(|&j| row[j])).collect()
+    }
+
+    /// The names of some columns. Panics when one does not exist.
+    pub(crate) fn names_of(&self, columns: &[usize]) -> Vec<String> {
+        columns.iter().map(|&j| self.names[j].clone()).collect()
     }
 
     /// SHA-256, in hexadecimal, of the number of columns and rows, each name with its length, and the values,

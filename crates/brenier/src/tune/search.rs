@@ -504,10 +504,7 @@ impl Shared<'_> {
             return Ok(None);
         }
         let (target, given) = settings.columns(self.table.names())?;
-        let side = |columns: &[usize]| -> Vec<f64> {
-            let rows = self.split.test.iter().map(|&row| self.table.row(row as usize));
-            rows.flat_map(|row| columns.iter().map(|&column| row[column])).collect()
-        };
+        let side = |columns: &[usize]| self.table.gather(&self.split.test, columns);
         let (target, given) = (side(&target), side(&given));
         let densities = match posterior.marginal() {
             None => posterior.log_density(&target, &given)?,

@@ -266,11 +266,7 @@ impl UciReproduction {
     /// The given and target columns of `rows`.
     fn sides(&self, rows: &[u32]) -> Result<(Vec<f64>, Vec<f64>)> {
         let (target, given) = self.base.columns(self.table.names())?;
-        let side = |columns: &[usize]| -> Vec<f64> {
-            let rows = rows.iter().map(|&row| self.table.row(row as usize));
-            rows.flat_map(|row| columns.iter().map(|&column| row[column])).collect()
-        };
-        Ok((side(&target), side(&given)))
+        Ok((self.table.gather(rows, &target), self.table.gather(rows, &given)))
     }
 
     fn score(&self, model: &Posterior, units: &Units, rows: &[u32], training: Final) -> Result<UciScore> {
@@ -286,19 +282,20 @@ impl UciReproduction {
                 mmd(&Sample::new(drawn, dim)?, &Sample::new(truth, dim)?, Bandwidth::Fixed(1.0))?;
             Ok((squared, root))
         };
-        let joint = |truth: &[f64]| -> Result<Option<(f64, f64)>> {
+        let joint = |rows: &[u32]| -> Result<Option<(f64, f64)>> {
             if !self.set.joint {
                 return Ok(None);
             }
-            let draws = model.sample_joint(truth.len() / units.mean.len(), seed, &settings)?;
-            distance(&units.standardised(&draws.given, &draws.target), truth).map(Some)
+            let (target, given) = self.sides(rows)?;
+            let draws = model.sample_joint(rows.len(), seed, &settings)?;
+            let drawn = units.standardised(&draws.given, &draws.target);
+            distance(&drawn, &units.standardised(&given, &target)).map(Some)
         };
-        let (train_target, train_given) = self.sides(&self.split.train)?;
         Ok(UciScore {
             nll,
             mmd: distance(&units.standardised(&given, &drawn), &truth)?,
-            joint_mmd: joint(&truth)?,
-            training_mmd: joint(&units.standardised(&train_given, &train_target))?,
+            joint_mmd: joint(rows)?,
+            training_mmd: joint(&self.split.train)?,
             training,
         })
     }
@@ -500,8 +497,20 @@ mod tests {
             let truth = entropy + (4.0 / 116.0_f64.sqrt()).ln() + if joint { entropy } else { 0.0 };
             let chosen = &result.scores[0];
             assert!((chosen.nll - truth).abs() < 0.5, "{} {truth}", chosen.nll);
-            assert!((chosen.mmd.1.powi(2) - chosen.mmd.0).abs() < 1e-12 && chosen.mmd.1 < 0.25);
+            // N draws of a right map have MMD² = 2(1 − E k)/N on average, k the kernel between a draw and the row it is
+            // paired with (x at the same y, with σ² = 16/116 each) or any other ((x, y), two correlated columns).
+            let floor = |kernel: f64, rows: f64| (2.0 * (1.0 - kernel) / rows).sqrt();
+            let at_rows = floor((1.0 + 2.0 * 16.0 / 116.0_f64).sqrt().recip(), 40.0);
+            let near = |(squared, root): (f64, f64), floor: f64| {
+                assert!((root.powi(2) - squared).abs() < 1e-12);
+                assert!((0.5 * floor..2.0 * floor).contains(&root), "{root} {floor}");
+            };
+            near(chosen.mmd, at_rows);
             assert_eq!((chosen.joint_mmd.is_some(), chosen.training_mmd.is_some()), (joint, joint));
+            // E k = det(I + 2Σ)^(-1/2), Σ the columns' correlation, whose square is 100/116.
+            let kernel = (9.0 - 4.0 * 100.0 / 116.0_f64).sqrt().recip();
+            chosen.joint_mmd.into_iter().for_each(|mmd| near(mmd, floor(kernel, 40.0)));
+            chosen.training_mmd.into_iter().for_each(|mmd| near(mmd, floor(kernel, 320.0)));
             let folds = result.folds.as_ref().unwrap();
             assert!((folds.mean - truth).abs() < 0.5 && folds.standard_error > 0.0);
 

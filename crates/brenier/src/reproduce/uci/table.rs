@@ -146,16 +146,16 @@ impl UciTable {
 
     /// Ours beside the published figures, as Markdown: a table of NLL and one of MMD.
     pub fn markdown(&self) -> String {
-        let folds = self.results.iter().find_map(|result| result.folds.as_ref());
-        let folds = folds.map_or("folds".to_owned(), |folds| format!("{} folds", folds.nll.len()));
-        let mut text = format!(
+        let mut text = String::from(
             "| NLL | settings, mean ± sd over seeds: best / median / worst | published | trainings: best / median / worst \
-             | chosen by validation | {folds} |\n|---|---|---|---|---:|---:|\n"
+             | chosen by validation | cross-validated |\n|---|---|---|---|---:|---:|\n",
         );
         for result in &self.results {
             let published = Published::find(&result.dataset, result.method);
             let chosen = result.scores.first().map(|score| format!("{:.2}", score.nll));
-            let folds = result.folds.as_ref();
+            let folds = result.folds.as_ref().map(|folds| {
+                format!("{:.2} ± {:.2}, {} folds", folds.mean, folds.standard_error, folds.nll.len())
+            });
             let _ = writeln!(
                 text,
                 "| {} | {} | {} | {} | {} | {} |",
@@ -164,7 +164,7 @@ impl UciTable {
                 settings(published.map(|published| published.nll), 2),
                 triple(result.spread(|score| score.nll), 2),
                 chosen.unwrap_or_else(none),
-                folds.map_or_else(none, |folds| format!("{:.2} ± {:.2}", folds.mean, folds.standard_error)),
+                folds.unwrap_or_else(none),
             );
         }
         text.push_str(
