@@ -6,7 +6,7 @@ use brenier::data::{Selection, SplitProtocol};
 use brenier::diagnose::Bandwidth;
 use brenier::map::Method;
 use brenier::map::cot::CotSettings;
-use brenier::map::pcp::{Convexity, Initialisation, OutputActivation, Solver};
+use brenier::map::pcp::{Convexity, Initialisation, OutputActivation, Precision, Solver};
 use brenier::train::Schedule;
 use brenier::transform::{ColumnSettings, PcaSettings, Scaling};
 use brenier::tune::TuneSettings;
@@ -569,6 +569,12 @@ pub(crate) struct SampleArguments {
     /// PCP-Map: largest residual that counts as solved [default: 1e-6]
     #[arg(long, value_name = "RESIDUAL")]
     pub(crate) tolerance: Option<f64>,
+    /// PCP-Map: arithmetic of the Newton solver [default: mixed]
+    #[arg(long, value_parser = one_of::<Precision>(&["mixed", "double"]))]
+    pub(crate) precision: Option<Precision>,
+    /// End with an error if any draw cannot be solved, instead of leaving it out with a warning
+    #[arg(long)]
+    pub(crate) strict: bool,
     #[command(flatten)]
     pub(crate) threads: ThreadArguments,
 }
@@ -580,7 +586,7 @@ pub(crate) enum Extra {
     Observation,
     /// What the solver left of the equation
     Residual,
-    /// Iterations of the solver
+    /// Evaluations of the map that the solver took
     Iterations,
     /// Log density of the draw, in the user's units
     LogDensity,

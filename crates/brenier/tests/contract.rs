@@ -390,7 +390,7 @@ fn x_to_z_to_x_is_the_identity_in_double_precision() {
         inverter.map().forward(&x, &y, &mut z, &mut log_det).unwrap();
         let observation: Vec<u32> = (0..rows as u32).collect();
         for solver in [Solver::Newton, Solver::Lbfgs] {
-            let settings = InverseSettings { solver, tolerance: 1e-10, max_iterations: 5000 };
+            let settings = InverseSettings { solver, tolerance: 1e-10, ..Default::default() };
             let (back, inversion) = inverter.invert(&z, &y, &observation, &settings).unwrap();
             let worst = back.iter().zip(&x).fold(0.0_f64, |worst, (back, x)| worst.max((back - x).abs()));
             assert!(worst <= 1e-8, "{shape:?} {solver:?}: {worst:e}");

@@ -17,30 +17,56 @@ pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
         return Err(Failure::Usage("-n: ask for at least 1 draw".to_owned()));
     }
     let residuals = arguments.with.contains(&Extra::Residual);
-    let mut settings = SampleSettings { steps: arguments.steps, residuals, ..SampleSettings::default() };
+    let mut settings = SampleSettings {
+        steps: arguments.steps,
+        residuals,
+        skip_unsolved: !arguments.strict,
+        ..SampleSettings::default()
+    };
     settings.inverse.solver = arguments.solver.unwrap_or(settings.inverse.solver);
     settings.inverse.tolerance = arguments.tolerance.unwrap_or(settings.inverse.tolerance);
-    let solved = arguments.solver.is_some() || arguments.tolerance.is_some();
+    settings.inverse.precision = arguments.precision.unwrap_or(settings.inverse.precision);
+    let solved = arguments.solver.is_some() || arguments.tolerance.is_some() || arguments.precision.is_some();
     if solved && model.header().method != Method::PcpMap {
         return Err(Failure::Usage(
-            "--solver and --tolerance belong to PCP-Map; this model is a COT-Flow, whose draws take --steps"
+            "--solver, --tolerance and --precision belong to PCP-Map; this model is a COT-Flow, whose draws take --steps"
                 .to_owned(),
         ));
     }
     let nowhere = arguments.observations.given.is_none() && arguments.observations.at.is_empty();
     if nowhere && model.marginal().is_some() {
         let draws = model.sample_joint(arguments.n, arguments.seed, &settings)?;
+        report_unsolved(&draws.unsolved, arguments.n, &settings)?;
         data::write(&target, &joint_table(&model, draws, &arguments.with)?)?;
         return Ok(());
     }
     let observed = observations::read(&model, &arguments.observations)?;
     let draws = model.sample(&observed.values, observed.count, arguments.n, arguments.seed, &settings)?;
+    report_unsolved(&draws.unsolved, arguments.n * observed.count, &settings)?;
 
     let mut extras = arguments.with.clone();
     if observed.count > 1 && !extras.contains(&Extra::Observation) {
         extras.push(Extra::Observation);
     }
     data::write(&target, &table(&model, &observed, draws, &extras)?)?;
+    Ok(())
+}
+
+/// Warns of draws that are left out; an error where none is left.
+fn report_unsolved(unsolved: &[f64], asked: usize, settings: &SampleSettings) -> Result<(), Failure> {
+    if unsolved.is_empty() {
+        return Ok(());
+    }
+    let what = format!(
+        "{} of {asked} draws could not be solved to a residual of {:.0e} (the largest is {:.1e})",
+        unsolved.len(),
+        settings.inverse.tolerance,
+        unsolved.iter().fold(0.0, |most: f64, residual| most.max(*residual)),
+    );
+    if unsolved.len() == asked {
+        return Err(brenier::Error::Numerical(format!("{what}: there is nothing to write")).into());
+    }
+    output::warning(&format!("{what} and are left out; --strict makes this an error"));
     Ok(())
 }
 

@@ -34,6 +34,8 @@ pub trait Real:
     const ZERO: Self;
     /// 1.
     const ONE: Self;
+    /// Half the spacing of the numbers at 1.
+    const UNIT_ROUNDOFF: f64;
     /// The nearest value to `value`.
     fn from_f64(value: f64) -> Self;
     /// The same value in double precision.
@@ -78,6 +80,7 @@ fn halve_octave(x: f64) -> (f64, f64) {
 macro_rules! shared {
     ($real:ty) => {
         const ZERO: Self = 0.0;
+        const UNIT_ROUNDOFF: f64 = 0.5 * <$real>::EPSILON as f64;
         const ONE: Self = 1.0;
         #[inline(always)]
         fn from_f64(value: f64) -> Self {

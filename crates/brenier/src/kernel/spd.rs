@@ -87,6 +87,17 @@ pub(crate) fn solve(factor: &[f64], rhs: &mut [f64]) {
     }
 }
 
+/// L Lᵀ v into `product`.
+pub(crate) fn multiply(factor: &[f64], v: &[f64], product: &mut [f64]) {
+    let n = v.len();
+    for i in 0..n {
+        product[i] = (i..n).map(|j| factor[j + i * n] * v[j]).sum();
+    }
+    for i in (0..n).rev() {
+        product[i] = (0..=i).map(|j| factor[i + j * n] * product[j]).sum();
+    }
+}
+
 /// Writes (L Lᵀ)⁻¹, both triangles, to `inverse`.
 pub(crate) fn invert(factor: &[f64], inverse: &mut [f64], scratch: &mut SpdScratch) {
     let n = scratch.order;
@@ -152,6 +163,10 @@ mod tests {
                 let mut unit = vec![0.0; n];
                 unit[j] = 1.0;
                 solve(&factor, &mut unit);
+                let mut back = vec![0.0; n];
+                multiply(&factor, &unit, &mut back);
+                let expected = |i: usize| if i == j { 1.0 } else { 0.0 };
+                assert!((0..n).all(|i| (back[i] - expected(i)).abs() < 1e-10));
                 for i in 0..n {
                     assert!((unit[i] - inverse[i + j * n]).abs() < 1e-10);
                     let product: f64 = (0..n).map(|k| matrix[i + k * n] * inverse[k + j * n]).sum();

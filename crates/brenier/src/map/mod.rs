@@ -71,6 +71,19 @@ pub struct Inversion {
     pub iterations: Vec<u32>,
     /// ‖g⁻¹(x; y) − z‖∞ of each returned x, evaluated in double precision; empty where they were not asked for.
     pub residuals: Vec<f64>,
+    /// The rows that were not solved to the tolerance, in order.
+    pub unsolved: Vec<u32>,
+}
+
+impl Inversion {
+    /// Those of `rows` that were solved.
+    pub(crate) fn without_unsolved<I: IntoIterator>(&self, rows: I) -> impl Iterator<Item = I::Item> {
+        let mut unsolved = self.unsolved.iter().map(|&row| row as usize).peekable();
+        rows.into_iter()
+            .enumerate()
+            .filter(move |(row, _)| unsolved.next_if_eq(row).is_none())
+            .map(|(_, item)| item)
+    }
 }
 
 /// A conditional transport map with its parameters.

@@ -91,6 +91,8 @@ pub struct SampleSettings {
     /// COT-Flow: whether every draw is carried back to the reference to tell its residual, which costs as much again.
     /// (A PCP-Map's draws always come with theirs.)
     pub residuals: bool,
+    /// Leave out the draws that could not be computed, and count them, instead of ending in an error.
+    pub skip_unsolved: bool,
 }
 
 /// A trained map in the precision it was trained in and in double precision.
@@ -175,7 +177,8 @@ impl TrainedMap {
 
     /// x = g(z; y) for every row z, `observation` telling which row of `given` belongs to it.
     ///
-    /// A row that cannot be computed is an error that names it.
+    /// Rows that cannot be computed are an error that names the worst of them, unless they are to be skipped: then they
+    /// are marked as unsolved.
     pub fn draw(
         &self,
         z: &[f64],
@@ -191,7 +194,11 @@ impl TrainedMap {
                         "belongs to COT-Flow; this model is a PCP-Map, whose draws are solved to a tolerance",
                     ));
                 }
-                inverter.invert(z, given, observation, &settings.inverse)
+                if settings.skip_unsolved {
+                    inverter.attempt(z, given, observation, &settings.inverse)
+                } else {
+                    inverter.invert(z, given, observation, &settings.inverse)
+                }
             }
             Self::CotFlow { single, double } => {
                 let steps = settings.steps.unwrap_or(double.settings().evaluation_steps);
@@ -203,7 +210,8 @@ impl TrainedMap {
                     true => double.residuals(&x, z, given, observation, steps)?,
                     false => Vec::new(),
                 };
-                Ok((x, Inversion { iterations: vec![steps as u32; observation.len()], residuals }))
+                let iterations = vec![steps as u32; observation.len()];
+                Ok((x, Inversion { iterations, residuals, unsolved: Vec::new() }))
             }
         }
     }
@@ -248,9 +256,7 @@ impl TrainedMap {
                 let settings = InverseSettings::default();
                 let (draws, inversion) = inverter.attempt(z, given, observation, &settings)?;
                 let n = inverter.map().target_dim();
-                let rows = draws.chunks_exact(n).zip(&inversion.residuals);
-                let solved = rows.filter(|(_, residual)| **residual <= settings.tolerance);
-                Ok(solved.flat_map(|(x, _)| x.iter().copied()).collect())
+                Ok(inversion.without_unsolved(draws.chunks_exact(n)).flatten().copied().collect())
             }
             Self::CotFlow { .. } => {
                 self.draw(z, given, observation, &SampleSettings::default()).map(|(draws, _)| draws)

@@ -16,8 +16,11 @@ pub struct JointDraws {
     pub given: Vec<f64>,
     /// The larger of both blocks' residuals, for each row.
     pub residuals: Vec<f64>,
-    /// Both blocks' iterations or steps, for each row.
+    /// Both blocks' evaluations or steps, for each row.
     pub iterations: Vec<u32>,
+    /// Residuals of the draws that could not be computed and are left out: see
+    /// [`Draws::unsolved`](super::Draws::unsolved).
+    pub unsolved: Vec<f64>,
 }
 
 /// The parts of log π(x, y).
@@ -66,10 +69,17 @@ impl Posterior {
         let marginal = self.needs_marginal()?;
         // Seeds of both blocks from one, far apart from those a user counts up.
         let first = marginal.sample(&[], 1, draws, seed ^ 0x9e37_79b9_7f4a_7c15, settings)?;
-        let second = self.sample(&first.values, draws, 1, seed, settings)?;
-        let residuals = first.residuals.iter().zip(&second.residuals).map(|(a, b)| a.max(*b)).collect();
-        let iterations = first.iterations.iter().zip(&second.iterations).map(|(a, b)| a + b).collect();
-        Ok(JointDraws { target: second.values, given: first.values, residuals, iterations })
+        let m = self.given_names().len();
+        let second = self.sample(&first.values, first.values.len() / m, 1, seed, settings)?;
+        // Row by row the second block's draws belong to these of the first.
+        let of_first = || second.observation.iter().map(|&row| row as usize);
+        let residuals =
+            of_first().zip(&second.residuals).map(|(row, b)| first.residuals[row].max(*b)).collect();
+        let iterations =
+            of_first().zip(&second.iterations).map(|(row, b)| first.iterations[row] + b).collect();
+        let given = of_first().flat_map(|row| &first.values[row * m..(row + 1) * m]).copied().collect();
+        let unsolved = [first.unsolved, second.unsolved].concat();
+        Ok(JointDraws { target: second.values, given, residuals, iterations, unsolved })
     }
 
     /// log π(x | y) and log π(y) of every row (x, y).

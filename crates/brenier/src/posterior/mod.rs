@@ -45,8 +45,11 @@ pub struct Draws {
     pub observation: Vec<u32>,
     /// ‖g⁻¹(x; y) − z‖∞ of each draw; empty for a COT-Flow unless [`SampleSettings::residuals`] asks for them.
     pub residuals: Vec<f64>,
-    /// Solver iterations (PCP-Map) or integration steps (COT-Flow) of each draw.
+    /// Evaluations of the map (PCP-Map) or integration steps (COT-Flow) of each draw.
     pub iterations: Vec<u32>,
+    /// Residuals of the draws that could not be computed and are left out: none unless
+    /// [`SampleSettings::skip_unsolved`] allows it.
+    pub unsolved: Vec<f64>,
 }
 
 /// Log densities of rows, in both units.
@@ -127,15 +130,31 @@ impl Posterior {
         let given = self.transform_given(given, observations)?;
         let z = self.reference(observations, draws, seed);
         let observation: Vec<u32> = (0..total).map(|row| (row / draws.max(1)) as u32).collect();
-        let (mut values, inversion) = self.map.draw(&z, &given, &observation, settings)?;
-        values.par_chunks_mut(n).for_each_init(
+        let (values, inversion) = self.map.draw(&z, &given, &observation, settings)?;
+        let mut draws = Draws {
+            values,
+            observation,
+            unsolved: inversion.unsolved.iter().map(|&row| inversion.residuals[row as usize]).collect(),
+            residuals: Vec::new(),
+            iterations: Vec::new(),
+        };
+        if !inversion.unsolved.is_empty() {
+            draws.values =
+                inversion.without_unsolved(draws.values.chunks_exact(n)).flatten().copied().collect();
+            draws.observation = inversion.without_unsolved(draws.observation).collect();
+            draws.residuals = inversion.without_unsolved(inversion.residuals.iter().copied()).collect();
+            draws.iterations = inversion.without_unsolved(inversion.iterations.iter().copied()).collect();
+        } else {
+            (draws.residuals, draws.iterations) = (inversion.residuals, inversion.iterations);
+        }
+        draws.values.par_chunks_mut(n).for_each_init(
             || vec![0.0; n],
             |standardised, row| {
                 standardised.copy_from_slice(row);
                 self.header.target_transform.inverse(standardised, row);
             },
         );
-        Ok(Draws { values, observation, residuals: inversion.residuals, iterations: inversion.iterations })
+        Ok(draws)
     }
 
     /// Reference points z ~ N(0, I), a random stream for each observation.

@@ -60,7 +60,8 @@ impl<T: Real> CotMap<T> {
     ) -> Result<(Vec<T>, Inversion)> {
         let x = self.draw(z, given, observation, steps)?;
         let residuals = self.residuals(&x, z, given, observation, steps)?;
-        Ok((x, Inversion { iterations: vec![steps as u32; observation.len()], residuals }))
+        let iterations = vec![steps as u32; observation.len()];
+        Ok((x, Inversion { iterations, residuals, unsolved: Vec::new() }))
     }
 
     /// The end of every row's journey, state alone.

@@ -131,11 +131,13 @@ impl<T: Real> PcpMap<T> {
         }
     }
 
-    /// Σ_rows G after [`gradient`](Self::gradient).
-    pub(super) fn potential_sum(&self, shard: &Shard<T>, x: &[T], rows: usize) -> f64 {
+    /// G of row b at x after [`gradient`](Self::gradient) with its value or [`evaluate`](Self::evaluate), and the size of the
+    /// terms it is the sum of.
+    pub(super) fn potential(&self, shard: &Shard<T>, b: usize, x: &[T]) -> (f64, f64) {
         let mixture = self.mixture();
-        let network: f64 = shard.output[..rows].iter().map(|&s| self.outlet(s).value.to_f64()).sum();
+        let network = mixture.a.to_f64() * self.outlet(shard.output[b]).value.to_f64();
         let square: f64 = x.iter().map(|x| x.to_f64() * x.to_f64()).sum();
-        mixture.a.to_f64() * network + 0.5 * mixture.b.to_f64() * square
+        let quadratic = 0.5 * mixture.b.to_f64() * square;
+        (network + quadratic, network.abs() + quadratic)
     }
 }

@@ -1,28 +1,31 @@
 //! Sampling: x with ∇ₓG(x; y) = z, a smooth and strongly convex problem for every row.
 //!
-//! **Newton** (default). F(x) = ∇G(x) − z has the symmetric positive definite Jacobian H at hand, so x ← x − tH⁻¹F
-//! with backtracking on ‖F‖ converges from anywhere. Rows run together, one evaluation a round, and drop out as
-//! they converge. The first rounds are in single precision; once a row is close, double-precision gradients
-//! (two columns of product a row instead of n + 2) polish it with the factor already at hand, and certify the
-//! residual. Rows that do not contract so go on with Newton in double precision.
+//! **Newton** (default) minimises φ(x) = G(x) − zᵀx with the Hessian at hand ([`newton`](super::newton)). Rows run
+//! together, one evaluation per round, and drop out as they converge. The first rounds are in single precision; once a
+//! row is close, double-precision gradients (two columns of product per row instead of n + 2) polish it with the factor
+//! already at hand, and certify the residual. Rows that do not contract continue with Newton in double precision.
 //!
-//! **L-BFGS** with strong Wolfe line search on G(x) − zᵀx, the paper's choice: kept for comparison.
+//! **L-BFGS** with a strong Wolfe line search on φ, the paper's choice, in double precision: kept for comparison. Rows
+//! that it cannot finish are finished by Newton.
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::PcpMap;
 use super::features::{Shard, Shards};
-use super::rows::{ROWS, Rows};
-use crate::kernel::{Real, lbfgs, spd};
+use super::newton::Goal;
+use super::rows::{ROWS, Rows, largest};
+use crate::kernel::{Real, lbfgs::Lbfgs};
 use crate::map::Inversion;
 use crate::map::batch::Contexts;
 use crate::{Error, Result};
 
 /// Single-precision rounds stop at this residual: the next Newton step, taken for free, squares it.
-pub(super) const COARSE: f64 = 4e-2;
-/// Polishing steps with a fixed factor before Newton takes over again.
-const POLISH_ROUNDS: u32 = 4;
+const COARSE: f64 = 4e-2;
+/// … and at this decrement FᵀH⁻¹F: in the gap between two modes H is so small that a small residual alone says little.
+const COARSE_DECREMENT: f64 = 0.1;
+/// Evaluations in single precision; what they do not solve is a matter for double precision.
+const COARSE_EVALUATIONS: u32 = 40;
 
 /// How ∇ₓG(x; y) = z is solved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +38,17 @@ pub enum Solver {
     Lbfgs,
 }
 
+/// The arithmetic of the Newton solver; the answer is certified in double precision either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Precision {
+    /// Single precision first, then double.
+    #[default]
+    Mixed,
+    /// Double precision throughout, from x = 0.
+    Double,
+}
+
 /// Settings of the inversion.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -43,13 +57,15 @@ pub struct InverseSettings {
     pub solver: Solver,
     /// Largest ‖∇G − z‖∞ that counts as solved.
     pub tolerance: f64,
-    /// Iterations a row may take.
+    /// Evaluations of the map that a row may take.
     pub max_iterations: u32,
+    /// Arithmetic of the Newton solver.
+    pub precision: Precision,
 }
 
 impl Default for InverseSettings {
     fn default() -> Self {
-        Self { solver: Solver::Newton, tolerance: 1e-6, max_iterations: 200 }
+        Self { solver: Solver::Newton, tolerance: 1e-6, max_iterations: 500, precision: Precision::Mixed }
     }
 }
 
@@ -94,8 +110,8 @@ impl PcpInverter {
 
     /// x with ∇ₓG(x; y) = z for every row z, `observation` telling which row of `given` belongs to it.
     ///
-    /// Contexts are computed once per observation. A row that cannot be solved to the tolerance is an error
-    /// that names it.
+    /// Contexts are computed once per observation. Rows that cannot be solved to the tolerance are an error that
+    /// names the worst of them.
     pub fn invert(
         &self,
         z: &[f64],
@@ -104,22 +120,23 @@ impl PcpInverter {
         settings: &InverseSettings,
     ) -> Result<(Vec<f64>, Inversion)> {
         let (x, inversion) = self.attempt(z, given, observation, settings)?;
-        let worst = inversion.residuals.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
-        match worst {
-            Some((row, &residual)) if !(residual <= settings.tolerance) => Err(Error::Numerical(format!(
-                "draw {} at observation {} did not converge: residual {residual:.1e} after {} iterations, \
-                 tolerance {:.0e}; the observation may lie far outside the training data, or the tolerance \
-                 below what double precision allows",
-                row + 1,
-                observation[row] + 1,
-                inversion.iterations[row],
-                settings.tolerance,
-            ))),
-            _ => Ok((x, inversion)),
-        }
+        let residual = |&row: &u32| inversion.residuals[row as usize];
+        let worst = inversion.unsolved.iter().max_by(|a, b| residual(a).total_cmp(&residual(b)));
+        let Some(worst) = worst else { return Ok((x, inversion)) };
+        Err(Error::Numerical(format!(
+            "{} of {} draws could not be solved to a residual of {:.0e}; the worst, draw {} at observation {}, has {:.1e} \
+             after {} evaluations: is the observation far outside the training data, or the tolerance too strict?",
+            inversion.unsolved.len(),
+            observation.len(),
+            settings.tolerance,
+            worst + 1,
+            observation[*worst as usize] + 1,
+            residual(worst),
+            inversion.iterations[*worst as usize],
+        )))
     }
 
-    /// As [`invert`](Self::invert), but a row that did not converge is returned as it is, with its residual.
+    /// As [`invert`](Self::invert), but rows that are not solved are returned at their best point and marked.
     pub fn attempt(
         &self,
         z: &[f64],
@@ -142,42 +159,69 @@ impl PcpInverter {
         let fine = self.fine.context_records(given, observations);
         let mut answer = Answer {
             x: vec![0.0; count * n],
-            inversion: Inversion { iterations: vec![0; count], residuals: vec![f64::INFINITY; count] },
+            inversion: Inversion {
+                iterations: vec![0; count],
+                residuals: vec![f64::INFINITY; count],
+                unsolved: Vec::new(),
+            },
         };
-        if settings.solver == Solver::Lbfgs {
-            self.lbfgs(z, &fine, observation, settings, &mut answer)?;
-        } else {
-            let coarse_given: Vec<f32> = given.iter().map(|&y| y as f32).collect();
-            let coarse = self.coarse.context_records(&coarse_given, observations);
-            let shards = Shards::new(ROWS.min(count.max(observations)));
-            let mut rows = self.start(z, observation, observations, &coarse, settings, &shards);
-            self.solve(&mut rows, &coarse, &fine, settings, &shards, &mut answer);
+        match (settings.solver, settings.precision) {
+            (Solver::Lbfgs, _) => self.lbfgs(z, &fine, observation, settings, &mut answer),
+            (Solver::Newton, Precision::Double) => {
+                let mut rows =
+                    Rows::at_rest(n, (0..count as u32).collect(), observation.to_vec(), z.to_vec());
+                self.finish(&mut rows, &fine, settings, &mut answer);
+            }
+            (Solver::Newton, Precision::Mixed) => {
+                let coarse_given: Vec<f32> = given.iter().map(|&y| y as f32).collect();
+                let coarse = self.coarse.context_records(&coarse_given, observations);
+                let shards = Shards::new(ROWS.min(count.max(observations)));
+                let goal = coarse_goal(settings);
+                let mut rows = self.start(z, observation, observations, &coarse, goal, &shards);
+                self.coarse.newton(&mut rows, &coarse, goal, &shards);
+                self.polish(&mut rows, &fine, settings, goal, &mut answer);
+                self.finish(&mut rows, &fine, settings, &mut answer);
+            }
         }
-        Ok((answer.x, answer.inversion))
+        let Answer { x, mut inversion } = answer;
+        let residuals = (0..).zip(&inversion.residuals);
+        inversion.unsolved = residuals
+            .filter(|(_, residual)| !(**residual <= settings.tolerance))
+            .map(|(row, _)| row)
+            .collect();
+        Ok((x, inversion))
     }
 
-    fn solve(
+    /// Takes the step at hand of every row that came close in single precision, and polishes it.
+    fn polish(
         &self,
         rows: &mut Rows,
-        coarse: &[f32],
-        fine: &[f64],
+        records: &[f64],
         settings: &InverseSettings,
-        shards: &Shards<f32>,
+        goal: Goal,
         answer: &mut Answer,
     ) {
-        let coarse_tolerance = COARSE.max(settings.tolerance);
-        self.coarse.newton(rows, coarse, coarse_tolerance, settings.max_iterations, shards);
-        rows.take_free_step(coarse_tolerance);
-        let fine_shards = Shards::new(ROWS.min(rows.len()));
-        self.fine.polish(rows, fine, settings.tolerance, &fine_shards, |rows, row| answer.take(rows, row));
-        if rows.len() > 0 {
-            self.fine.newton(rows, fine, settings.tolerance, settings.max_iterations, &fine_shards);
-        }
-        for row in 0..rows.len() {
-            answer.take(rows, row);
-        }
+        let far: Vec<bool> = rows.search.iter().map(|search| !goal.reached(search)).collect();
+        let far = rows.take_where(&far);
+        rows.search.iter_mut().for_each(|search| search.step = 1.0);
+        let shards = Shards::new(ROWS.min(rows.len()));
+        self.fine.polish(rows, records, settings.tolerance, &shards, |rows, row| answer.take(rows, row));
+        rows.append(far);
     }
 
+    /// Newton in double precision from the best points known.
+    fn finish(&self, rows: &mut Rows, records: &[f64], settings: &InverseSettings, answer: &mut Answer) {
+        let goal = Goal {
+            residual: settings.tolerance,
+            decrement: f64::INFINITY,
+            evaluations: settings.max_iterations,
+        };
+        rows.forget();
+        self.fine.newton(rows, records, goal, &Shards::new(ROWS.min(rows.len())));
+        (0..rows.len()).for_each(|row| answer.take(rows, row));
+    }
+
+    /// Every row by L-BFGS from x = 0, evaluated side by side; what is left unsolved is finished by Newton.
     fn lbfgs(
         &self,
         z: &[f64],
@@ -185,40 +229,74 @@ impl PcpInverter {
         observation: &[u32],
         settings: &InverseSettings,
         answer: &mut Answer,
-    ) -> Result<()> {
+    ) {
         let map = &self.fine;
         let (n, stride) = (map.layout.shape.target, map.layout.record);
-        let spans =
-            z.par_chunks(ROWS * n).zip(observation.par_chunks(ROWS)).zip(answer.x.par_chunks_mut(ROWS * n));
-        let outputs = answer
-            .inversion
-            .iterations
-            .par_chunks_mut(ROWS)
-            .zip(answer.inversion.residuals.par_chunks_mut(ROWS));
-        spans.zip(outputs).try_for_each_init(
-            || Shard::new(map, ROWS, false),
-            |shard, (((z, observation), x), (iterations, residuals))| {
-                let contexts = Contexts { records, stride, index: Some(observation) };
-                let count = observation.len();
-                let mut objective = |x: &[f64], gradient: &mut [f64]| -> Result<f64> {
-                    map.gradient(shard, contexts, x, count, true);
-                    for (gradient, (value, z)) in gradient.iter_mut().zip(shard.z.iter().zip(z)) {
-                        *gradient = value - z;
+        let inputs = z.par_chunks(ROWS * n).zip(observation.par_chunks(ROWS));
+        let found: Vec<(Vec<f64>, Vec<(f64, u32)>)> = inputs
+            .map_init(
+                || Shard::new(map, ROWS, false),
+                |shard, (z, observation)| {
+                    let start = vec![0.0; n];
+                    let mut rows: Vec<Lbfgs> =
+                        observation.iter().map(|_| Lbfgs::new(&start, settings.tolerance)).collect();
+                    let mut misfit = vec![0.0; n];
+                    loop {
+                        let open =
+                            |row: &Lbfgs| !row.finished() && row.evaluations() < settings.max_iterations;
+                        let active: Vec<usize> = (0..rows.len()).filter(|&row| open(&rows[row])).collect();
+                        if active.is_empty() {
+                            break;
+                        }
+                        let index: Vec<u32> = active.iter().map(|&row| observation[row]).collect();
+                        let points: Vec<f64> =
+                            active.iter().flat_map(|&row| rows[row].point()).copied().collect();
+                        let contexts = Contexts { records, stride, index: Some(&index) };
+                        map.gradient(shard, contexts, &points, active.len(), true);
+                        for (b, &row) in active.iter().enumerate() {
+                            let (x, z) = (&points[b * n..(b + 1) * n], &z[row * n..(row + 1) * n]);
+                            for (misfit, (gradient, z)) in
+                                misfit.iter_mut().zip(shard.z[b * n..].iter().zip(z))
+                            {
+                                *misfit = gradient - z;
+                            }
+                            let linear: f64 = x.iter().zip(z).map(|(x, z)| x * z).sum();
+                            rows[row].tell(map.potential(shard, b, x).0 - linear, &misfit);
+                        }
                     }
-                    let linear: f64 = x.iter().zip(z).map(|(x, z)| x * z).sum();
-                    Ok(map.potential_sum(shard, x, count) - linear)
-                };
-                let start = vec![0.0; count * n];
-                let minimum =
-                    lbfgs::minimise(&start, settings.tolerance, settings.max_iterations, &mut objective)?;
-                x.copy_from_slice(&minimum.x);
-                iterations.fill(minimum.iterations);
-                for (residual, row) in residuals.iter_mut().zip(minimum.gradient.chunks_exact(n)) {
-                    *residual = largest(row);
-                }
-                Ok(())
-            },
-        )
+                    let (mut x, mut ends) = (Vec::with_capacity(z.len()), Vec::with_capacity(rows.len()));
+                    for row in rows {
+                        let (residual, evaluations) = (largest(row.gradient()), row.evaluations());
+                        x.extend_from_slice(row.best());
+                        ends.push((residual, evaluations));
+                    }
+                    (x, ends)
+                },
+            )
+            .collect();
+        let count = observation.len();
+        let mut rows = Rows::at_rest(n, (0..count as u32).collect(), observation.to_vec(), z.to_vec());
+        rows.x = found.iter().flat_map(|(x, _)| x).copied().collect();
+        let ends = found.iter().flat_map(|(_, ends)| ends);
+        for (search, &(residual, evaluations)) in rows.search.iter_mut().zip(ends) {
+            (search.residual, search.evaluations) = (residual, evaluations);
+        }
+        let solved: Vec<bool> =
+            rows.search.iter().map(|search| search.residual <= settings.tolerance).collect();
+        (0..count).filter(|&row| solved[row]).for_each(|row| answer.take(&rows, row));
+        rows.drop_where(&solved);
+        // A new allowance: Newton's method is another attempt.
+        let settings = InverseSettings { max_iterations: 2 * settings.max_iterations, ..*settings };
+        self.finish(&mut rows, records, &settings, answer);
+    }
+}
+
+/// When single precision has done its part.
+fn coarse_goal(settings: &InverseSettings) -> Goal {
+    Goal {
+        residual: COARSE.max(settings.tolerance),
+        decrement: COARSE_DECREMENT,
+        evaluations: COARSE_EVALUATIONS.min(settings.max_iterations),
     }
 }
 
@@ -231,15 +309,9 @@ impl Answer {
     fn take(&mut self, rows: &Rows, row: usize) {
         let (n, id) = (rows.n, rows.id[row] as usize);
         self.x[id * n..(id + 1) * n].copy_from_slice(&rows.x[row * n..(row + 1) * n]);
-        self.inversion.iterations[id] = rows.rounds[row];
-        self.inversion.residuals[id] = rows.residual[row];
+        self.inversion.iterations[id] = rows.search[row].evaluations;
+        self.inversion.residuals[id] = rows.search[row].residual;
     }
-}
-
-fn largest(values: &[f64]) -> f64 {
-    values
-        .iter()
-        .fold(0.0, |most, value| if value.abs() > most || value.is_nan() { value.abs() } else { most })
 }
 
 impl<T: Real> PcpMap<T> {
@@ -252,144 +324,5 @@ impl<T: Real> PcpMap<T> {
             self.contexts(&given[index * ROWS * m..][..count * m], records, count);
         });
         records
-    }
-
-    /// Damped Newton on all rows until each has ‖F‖∞ ≤ tolerance or cannot be improved in this precision.
-    ///
-    /// Finished rows rest while the others go on; in the end all are back, in no particular order, each at its
-    /// best point with the factor of H there.
-    pub(super) fn newton(
-        &self,
-        rows: &mut Rows,
-        records: &[T],
-        tolerance: f64,
-        max_rounds: u32,
-        shards: &Shards<T>,
-    ) {
-        let (n, stride) = (self.layout.shape.target, self.layout.record);
-        rows.step.fill(0.0);
-        rows.merit.fill(f64::INFINITY);
-        let mut resting = Vec::new();
-        for _ in 0..max_rounds {
-            rows.spans().for_each_init(
-                || (vec![T::ZERO; ROWS * n], vec![0.0; n]),
-                |(trial, misfit), span| {
-                    shards.with(self, |shard| {
-                        let count = span.observation.len();
-                        for (i, trial) in trial[..count * n].iter_mut().enumerate() {
-                            *trial = T::from_f64(span.x[i] + span.step[i / n] * span.direction[i]);
-                        }
-                        let contexts = Contexts { records, stride, index: Some(span.observation) };
-                        self.evaluate(shard, contexts, trial, count);
-                        for b in 0..count {
-                            let row = b * n..(b + 1) * n;
-                            for (misfit, (z, target)) in
-                                misfit.iter_mut().zip(shard.z[row.clone()].iter().zip(&span.z[row.clone()]))
-                            {
-                                *misfit = z.to_f64() - target;
-                            }
-                            let merit: f64 = misfit.iter().map(|f| f * f).sum();
-                            span.rounds[b] += 1;
-                            let usable = merit.is_finite() && shard.log_det[b].is_finite();
-                            if usable && merit <= span.merit[b] * (1.0 - 1e-4 * span.step[b]) {
-                                for (x, trial) in span.x[row.clone()].iter_mut().zip(&trial[row.clone()]) {
-                                    *x = trial.to_f64();
-                                }
-                                span.merit[b] = merit;
-                                span.residual[b] = largest(misfit);
-                                let square = b * n * n..(b + 1) * n * n;
-                                span.factor[square.clone()].copy_from_slice(&shard.factor[square.clone()]);
-                                let direction = &mut span.direction[row];
-                                for (direction, misfit) in direction.iter_mut().zip(misfit.iter()) {
-                                    *direction = -misfit;
-                                }
-                                spd::solve(&span.factor[square], direction);
-                                span.step[b] = 1.0;
-                            } else {
-                                span.step[b] *= 0.5;
-                            }
-                        }
-                    })
-                },
-            );
-            // A start that cannot be evaluated at all halves a zero step for ever: it is given up as well.
-            let stuck = |rows: &Rows, row: usize| rows.step[row] < 1e-6;
-            let finished: Vec<bool> =
-                (0..rows.len()).map(|row| rows.residual[row] <= tolerance || stuck(rows, row)).collect();
-            resting.push(rows.take_where(&finished));
-            if rows.len() == 0 {
-                break;
-            }
-        }
-        for rested in resting {
-            rows.append(rested);
-        }
-    }
-
-    /// Double-precision gradient steps with the factor at hand, x ← x − (LLᵀ)⁻¹F, while they contract.
-    fn polish(
-        &self,
-        rows: &mut Rows,
-        records: &[T],
-        tolerance: f64,
-        shards: &Shards<T>,
-        mut done: impl FnMut(&Rows, usize),
-    ) {
-        let (n, stride) = (self.layout.shape.target, self.layout.record);
-        let mut leftover = Vec::new();
-        for round in 0..POLISH_ROUNDS {
-            if rows.len() == 0 {
-                break;
-            }
-            rows.spans().for_each_init(
-                || vec![T::ZERO; ROWS * n],
-                |point, span| {
-                    shards.with(self, |shard| {
-                        let count = span.observation.len();
-                        for (point, &x) in point.iter_mut().zip(span.x.iter()) {
-                            *point = T::from_f64(x);
-                        }
-                        let contexts = Contexts { records, stride, index: Some(span.observation) };
-                        self.gradient(shard, contexts, point, count, false);
-                        for b in 0..count {
-                            let row = b * n..(b + 1) * n;
-                            let direction = &mut span.direction[row.clone()];
-                            for (direction, (z, target)) in direction
-                                .iter_mut()
-                                .zip(shard.z[row.clone()].iter().zip(&span.z[row.clone()]))
-                            {
-                                *direction = target - z.to_f64();
-                            }
-                            let residual = largest(direction);
-                            span.rounds[b] += 1;
-                            // step < 0 marks a row that stopped contracting.
-                            span.step[b] =
-                                if round > 0 && !(residual < 0.5 * span.residual[b]) { -1.0 } else { 1.0 };
-                            span.residual[b] = residual;
-                            if residual > tolerance && span.step[b] > 0.0 {
-                                spd::solve(&span.factor[b * n * n..(b + 1) * n * n], direction);
-                                for (x, d) in span.x[row].iter_mut().zip(direction.iter()) {
-                                    *x += *d;
-                                }
-                            }
-                        }
-                    })
-                },
-            );
-            for row in 0..rows.len() {
-                if rows.residual[row] <= tolerance {
-                    done(rows, row);
-                }
-            }
-            let solved: Vec<bool> = rows.residual.iter().map(|&residual| residual <= tolerance).collect();
-            rows.retain(|row| !solved[row]);
-            let stalled: Vec<bool> = rows.step.iter().map(|&step| !(step > 0.0)).collect();
-            if stalled.iter().any(|&stalled| stalled) {
-                leftover.push(rows.take_where(&stalled));
-            }
-        }
-        for rested in leftover {
-            rows.append(rested);
-        }
     }
 }

@@ -14,13 +14,14 @@ mod features;
 mod gradient;
 mod init;
 mod inverse;
+mod newton;
 mod rows;
 mod shape;
 mod start;
 mod step;
 
 pub use init::Initialisation;
-pub use inverse::{InverseSettings, PcpInverter, Solver};
+pub use inverse::{InverseSettings, PcpInverter, Precision, Solver};
 pub use shape::{Convexity, OutputActivation, PcpShape};
 pub use step::PcpWorkspace;
 

@@ -3,8 +3,9 @@
 use rayon::prelude::*;
 
 use super::features::Shards;
-use super::inverse::{COARSE, InverseSettings, PcpInverter};
-use super::rows::Rows;
+use super::inverse::PcpInverter;
+use super::newton::Goal;
+use super::rows::{Rows, Search};
 use crate::kernel::spd;
 
 /// Observations with at least this many draws start from the linearisation at their centre.
@@ -19,13 +20,15 @@ const MOST_TERMS: usize = 100;
 impl PcpInverter {
     /// Starting points: for observations with many draws the linearisation at z = 0, x₀ = x_c + H_c⁻¹ z, and with
     /// very many a quadratic in z.
+    ///
+    /// Each is a trial step from the centre x_c, to be judged as any other: where H changes fast it may be far off.
     pub(super) fn start(
         &self,
         z: &[f64],
         observation: &[u32],
         observations: usize,
         coarse: &[f32],
-        settings: &InverseSettings,
+        goal: Goal,
         shards: &Shards<f32>,
     ) -> Rows {
         let n = self.fine.layout.shape.target;
@@ -43,24 +46,40 @@ impl PcpInverter {
         let ids: Vec<u32> = (0..centred.len() as u32).collect();
         let mut centres = Rows::at_rest(n, ids, centred.clone(), vec![0.0; centred.len() * n]);
         // The centre need not be exact: single-precision Newton is enough.
-        self.coarse.newton(&mut centres, coarse, COARSE, settings.max_iterations, shards);
+        self.coarse.newton(&mut centres, coarse, goal, shards);
         let mut place = vec![usize::MAX; observations];
         for (row, &o) in centres.observation.iter().enumerate() {
-            place[o as usize] = row;
+            if centres.search[row].merit.is_finite() {
+                place[o as usize] = row;
+            }
         }
+        let mut pull = vec![0.0; n];
         for row in 0..count {
             let centre = place[observation[row] as usize];
             if centre == usize::MAX {
                 continue;
             }
-            let x = &mut rows.x[row * n..(row + 1) * n];
-            x.copy_from_slice(&z[row * n..(row + 1) * n]);
-            spd::solve(&centres.factor[centre * n * n..(centre + 1) * n * n], x);
-            for (x, c) in x.iter_mut().zip(&centres.x[centre * n..(centre + 1) * n]) {
-                *x += c;
+            let (own, theirs) = (row * n..(row + 1) * n, centre * n..(centre + 1) * n);
+            let factor = &centres.factor[centre * n * n..(centre + 1) * n * n];
+            let (centre_x, centre_step) = (&centres.x[theirs.clone()], &centres.direction[theirs]);
+            // d = H⁻¹(z − ∇G(x_c)), where the centre's own direction is −H⁻¹∇G(x_c).
+            let direction = &mut rows.direction[own.clone()];
+            direction.copy_from_slice(&z[own.clone()]);
+            spd::solve(factor, direction);
+            for (direction, step) in direction.iter_mut().zip(centre_step) {
+                *direction += step;
             }
+            spd::multiply(factor, direction, &mut pull);
+            rows.x[own.clone()].copy_from_slice(centre_x);
+            let linear: f64 = centre_x.iter().zip(&z[own.clone()]).map(|(x, z)| x * z).sum();
+            rows.search[row] = Search {
+                merit: centres.search[centre].merit - linear,
+                slope: -pull.iter().zip(direction.iter()).map(|(p, d)| p * d).sum::<f64>(),
+                step: 1.0,
+                ..Search::NEW
+            };
         }
-        self.bend_starts(&mut rows, &draws, coarse, settings, shards);
+        self.bend_starts(&mut rows, &centres, &place, &draws, coarse, goal, shards);
         rows
     }
 
@@ -69,9 +88,11 @@ impl PcpInverter {
     fn bend_starts(
         &self,
         rows: &mut Rows,
+        centres: &Rows,
+        place: &[usize],
         draws: &[usize],
         coarse: &[f32],
-        settings: &InverseSettings,
+        goal: Goal,
         shards: &Shards<f32>,
     ) {
         let n = rows.n;
@@ -89,40 +110,40 @@ impl PcpInverter {
         if chosen.is_empty() {
             return;
         }
-        let pick =
-            |values: &[f64]| chosen.iter().flat_map(|&row| values[row * n..(row + 1) * n].to_vec()).collect();
-        let observation = chosen.iter().map(|&row| rows.observation[row]).collect();
-        let ids = chosen.iter().map(|&row| row as u32).collect();
-        let mut pilot = Rows::at_rest(n, ids, observation, pick(&rows.z));
-        pilot.x = pick(&rows.x);
-        self.coarse.newton(&mut pilot, coarse, COARSE, settings.max_iterations, shards);
-        pilot.take_free_step(COARSE);
+        let mut marked = vec![false; rows.len()];
+        chosen.iter().for_each(|&row| marked[row] = true);
+        let mut pilot = rows.copy_where(&marked);
+        self.coarse.newton(&mut pilot, coarse, goal, shards);
 
         let mut members: Vec<Vec<usize>> = vec![Vec::new(); draws.len()];
         for (row, &o) in pilot.observation.iter().enumerate() {
-            if pilot.residual[row] <= COARSE {
+            if goal.reached(&pilot.search[row]) {
                 members[o as usize].push(row);
             }
         }
         let quadratics: Vec<Option<Vec<f64>>> =
             members.par_iter().map(|members| fit_quadratic(&pilot, members, terms)).collect();
-        let starts = rows.x.par_chunks_mut(n).zip(rows.z.par_chunks(n)).zip(&rows.observation);
-        starts.with_min_len(64).for_each_init(
-            || vec![0.0; terms],
-            |phi, ((x, z), &o)| {
-                if let Some(coefficients) = &quadratics[o as usize] {
-                    monomials(z, phi);
-                    for (j, x) in x.iter_mut().enumerate() {
-                        *x = (0..terms).map(|t| phi[t] * coefficients[t + j * terms]).sum();
-                    }
+        let starts = rows.direction.par_chunks_mut(n).zip(rows.search.par_iter_mut());
+        let fixed = rows.x.par_chunks(n).zip(rows.z.par_chunks(n)).zip(&rows.observation);
+        starts.zip(fixed).with_min_len(64).for_each_init(
+            || (vec![0.0; terms], vec![0.0; n], vec![0.0; n]),
+            |(phi, step, pull), ((direction, search), ((x, z), &o))| {
+                let (quadratic, centre) = (&quadratics[o as usize], place[o as usize]);
+                let Some(coefficients) = quadratic.as_ref().filter(|_| centre != usize::MAX) else { return };
+                monomials(z, phi);
+                for (j, (step, x)) in step.iter_mut().zip(x).enumerate() {
+                    *step = (0..terms).map(|t| phi[t] * coefficients[t + j * terms]).sum::<f64>() - x;
+                }
+                // F = −Hd at the centre, d the direction so far.
+                spd::multiply(&centres.factor[centre * n * n..(centre + 1) * n * n], direction, pull);
+                let slope = -pull.iter().zip(step.iter()).map(|(p, s)| p * s).sum::<f64>();
+                if slope < 0.0 {
+                    direction.copy_from_slice(step);
+                    search.slope = slope;
                 }
             },
         );
-        for (row, &id) in pilot.id.iter().enumerate() {
-            let id = id as usize;
-            rows.x[id * n..(id + 1) * n].copy_from_slice(&pilot.x[row * n..(row + 1) * n]);
-            rows.rounds[id] = pilot.rounds[row];
-        }
+        rows.replace(&pilot);
     }
 }
 
@@ -155,7 +176,9 @@ fn fit_quadratic(pilot: &Rows, members: &[usize], terms: usize) -> Option<Vec<f6
                 gram[s + t * terms] += phi[s] * phi[t];
             }
             for j in 0..n {
-                coefficients[t + j * terms] += phi[t] * pilot.x[row * n + j];
+                // The step at hand is taken for free.
+                let solved = pilot.x[row * n + j] + pilot.direction[row * n + j];
+                coefficients[t + j * terms] += phi[t] * solved;
             }
         }
     }
