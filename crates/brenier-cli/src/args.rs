@@ -31,7 +31,8 @@ Exit codes:
   3, 4 check --strict: usable with care, not to be trusted (calibrate --strict: 3, not calibrated)
   130  a second Ctrl-C; also the first where there is no result yet (simulate, abc): --resume goes on
 
-Results go to standard output, everything else to standard error.
+Results go to standard output, everything else to standard error. A file that a command reads is never
+overwritten: an output that is an input or another output of the same command is refused.
 
 Try it without any data:  brenier demo";
 
@@ -276,7 +277,7 @@ pub(crate) struct ObservationArguments {
 pub(crate) struct FitArguments {
     /// Table to learn from
     pub(crate) table: PathBuf,
-    /// Model file to write; an older one is replaced
+    /// Model file to write, as model.brenier; an older one is replaced when the new one is complete
     #[arg(long, value_name = "MODEL")]
     pub(crate) out: PathBuf,
     /// Settings file (TOML); flags override it
@@ -311,7 +312,7 @@ pub(crate) struct TuneArguments {
     /// Table to learn from
     #[arg(required_unless_present = "print_space")]
     pub(crate) table: Option<PathBuf>,
-    /// Model file to write; an older one is replaced
+    /// Model file to write, as model.brenier; an older one is replaced when the new one is complete
     #[arg(long, value_name = "MODEL", required_unless_present = "print_space")]
     pub(crate) out: Option<PathBuf>,
     /// Settings file (TOML) for what is not searched; flags override it

@@ -16,8 +16,9 @@ use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::fit::stop_on_interrupt_saying;
 use crate::failure::Failure;
+use crate::files::{CHECKPOINT, PILOT, beside};
 use crate::model_args::AbcArguments;
-use crate::models::{Model, beside, set_aside};
+use crate::models::{Model, set_aside};
 use crate::progress::JsonLog;
 use crate::{config, observations, output};
 
@@ -45,9 +46,9 @@ pub(crate) fn run(arguments: &AbcArguments) -> Result<(), Failure> {
     };
     let checkpoint = match &target {
         Output::Path(path) if !path.exists() || path.is_file() => {
-            let path = beside(path, ".checkpoint");
+            let path = beside(path, CHECKPOINT);
             // A pilot that was interrupted is kept beside it.
-            let pilot = beside(&path, ".pilot");
+            let pilot = beside(&path, PILOT);
             if path.exists() || !pilot.exists() {
                 set_aside(&path, arguments.resume, arguments.quiet)?;
             } else {

@@ -1,7 +1,6 @@
 //! `brenier fit`: from a table to a model file.
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use brenier::{FitControl, FitSettings, Posterior};
 use super::{density, info};
 use crate::args::FitArguments;
 use crate::failure::{Failure, INTERRUPTED};
+use crate::files::{CHECKPOINT, OLD, beside};
 use crate::progress::{self, FanOut, JsonLog};
 use crate::{config, observations, output};
 
@@ -105,26 +105,19 @@ pub(crate) fn read(path: &Path, options: &ReadOptions, settings: &mut FitSetting
     Ok(read.table)
 }
 
-/// `path` with `ending` after its whole name.
-pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name: OsString = path.as_os_str().to_owned();
-    name.push(ending);
-    name.into()
-}
-
 /// Where the state of the run is kept; nowhere when the model goes to a device.
 fn checkpoint(out: &Path, resume: bool, every: Duration, quiet: bool) -> Result<Option<Checkpoint>, Failure> {
     if out.exists() && !out.is_file() {
         return Ok(None);
     }
-    let path = beside(out, ".checkpoint");
+    let path = beside(out, CHECKPOINT);
     match (path.exists(), resume) {
         (false, true) if !quiet => {
             output::note(&format!("there is no {}: starting afresh", path.display()));
         }
         (true, false) => {
             // An earlier run's state may be hours of work.
-            let old = beside(&path, ".old");
+            let old = beside(&path, OLD);
             std::fs::rename(&path, &old)
                 .map_err(|source| brenier::Error::io(&path, "set the old checkpoint aside", source))?;
             output::warning(&format!(

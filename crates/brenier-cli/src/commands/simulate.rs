@@ -13,8 +13,9 @@ use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, Prog
 
 use super::fit::stop_on_interrupt_saying;
 use crate::failure::Failure;
+use crate::files::{FAILED, PARTIAL, beside};
 use crate::model_args::SimulateArguments;
-use crate::models::{Model, beside, set_aside};
+use crate::models::{Model, set_aside};
 use crate::{observations, output};
 
 pub(crate) fn run(arguments: &SimulateArguments) -> Result<(), Failure> {
@@ -38,7 +39,7 @@ pub(crate) fn run(arguments: &SimulateArguments) -> Result<(), Failure> {
     };
     // The state goes beside the table, unless that is a device.
     let partial = match &target {
-        Output::Path(path) if !path.exists() || path.is_file() => Some(beside(path, ".partial")),
+        Output::Path(path) if !path.exists() || path.is_file() => Some(beside(path, PARTIAL)),
         _ => None,
     };
     if let Some(path) = &partial {
@@ -84,7 +85,7 @@ pub(crate) fn run(arguments: &SimulateArguments) -> Result<(), Failure> {
 /// Writes the table, and the failed rows beside it.
 fn finish(simulated: &Simulated, parameters: &[String], target: &Output) -> Result<(), Failure> {
     if let Output::Path(path) = target {
-        let list = beside(path, ".failed.csv");
+        let list = beside(path, FAILED);
         if simulated.failures.is_empty() {
             let _ = std::fs::remove_file(&list); // of an earlier run
         } else {
@@ -95,7 +96,7 @@ fn finish(simulated: &Simulated, parameters: &[String], target: &Output) -> Resu
         let count = simulated.failures.len();
         let first = &simulated.failures[0];
         let place = match target {
-            Output::Path(path) => format!("; all are in {}", beside(path, ".failed.csv").display()),
+            Output::Path(path) => format!("; all are in {}", beside(path, FAILED).display()),
             Output::Stdout => String::new(),
         };
         output::warning(&format!(

@@ -12,6 +12,7 @@ use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::fit;
 use crate::args::TuneArguments;
 use crate::failure::Failure;
+use crate::files::{OLD, TUNE, beside};
 use crate::{config, observations, output};
 
 /// Seconds between the lines of a search whose standard error is not a terminal.
@@ -50,7 +51,7 @@ pub(crate) fn run(arguments: TuneArguments) -> Result<(), Failure> {
     let (valid, test) = (further(&arguments.valid)?, further(&arguments.test)?);
     let (table, split) = together(table, valid, test, &settings)?;
 
-    let folder = fit::beside(out, ".tune");
+    let folder = beside(out, TUNE);
     set_aside(&folder, arguments.resume)?;
     let stop = fit::stop_on_interrupt()?;
     let mut screen = Screen::new(arguments.quiet, split.test.is_empty());
@@ -126,7 +127,7 @@ fn set_aside(folder: &Path, resume: bool) -> Result<(), Failure> {
     if resume || !folder.exists() {
         return Ok(());
     }
-    let free = (1..).map(|number| fit::beside(folder, &format!(".old{number}"))).find(|path| !path.exists());
+    let free = (1..).map(|number| beside(folder, &format!("{OLD}{number}"))).find(|path| !path.exists());
     let old = free.expect("some number is free");
     std::fs::rename(folder, &old).map_err(|source| Error::io(folder, "set the old search aside", source))?;
     output::warning(&format!(
