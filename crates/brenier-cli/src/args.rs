@@ -24,14 +24,16 @@ use crate::reproduce_args::{REPRODUCE_HELP, ReproduceCommand};
 
 const AFTER_HELP: &str = "\
 Exit codes:
-  0    success; also a fit that Ctrl-C or --minutes ended early, with its best model saved,
+  0    success; also a fit that Ctrl-C, SIGTERM, SIGHUP or --minutes ended early, with its best model saved,
        and a reader of standard output that closed the pipe
   1    unexpected failure: input and output, arithmetic that broke down
   2    bad input or usage: flags, settings, tables, models, paths
   3, 4 check --strict: usable with care, not to be trusted (calibrate --strict: 3, not calibrated)
-  130  a second Ctrl-C; also the first where there is no result yet (simulate, abc): --resume goes on
+  130  a second Ctrl-C; also the first, SIGTERM or SIGHUP where there is no result yet (simulate, abc, a fit
+       before its first validation): re-run the same command with --resume to continue
 
-Results go to standard output, everything else to standard error.
+Results go to standard output, everything else to standard error. A file that a command reads is never
+overwritten: an output that is an input or another output of the same command is refused.
 
 Try it without any data:  brenier demo";
 
@@ -58,8 +60,9 @@ A settings file holds the same settings; a flag overrides it:
   batch_size = 128
   learning_rate = 0.002
 
-While it runs, the state is kept in MODEL.checkpoint; it is removed after success and kept when Ctrl-C,
---minutes or a crash ends the fit, so that --resume goes on and ends in the same bits.";
+While it runs, the state is kept in MODEL.checkpoint; it is removed after success and kept when Ctrl-C, SIGTERM, SIGHUP,
+--minutes or a crash ends the fit: re-run the same command with --resume to continue, to the same bits. An older model
+is kept until the new one is complete. MODEL.lock keeps a second fit from writing the same model at the same time.";
 
 const TUNE_HELP: &str = "\
 Settings are drawn at random from a search space, laid over those of --config and of the flags, and tried in short
@@ -276,7 +279,7 @@ pub(crate) struct ObservationArguments {
 pub(crate) struct FitArguments {
     /// Table to learn from
     pub(crate) table: PathBuf,
-    /// Model file to write; an older one is replaced
+    /// Model file to write, as model.brenier; an older one is replaced when the new one is complete
     #[arg(long, value_name = "MODEL")]
     pub(crate) out: PathBuf,
     /// Settings file (TOML); flags override it
@@ -311,7 +314,7 @@ pub(crate) struct TuneArguments {
     /// Table to learn from
     #[arg(required_unless_present = "print_space")]
     pub(crate) table: Option<PathBuf>,
-    /// Model file to write; an older one is replaced
+    /// Model file to write, as model.brenier; an older one is replaced when the new one is complete
     #[arg(long, value_name = "MODEL", required_unless_present = "print_space")]
     pub(crate) out: Option<PathBuf>,
     /// Settings file (TOML) for what is not searched; flags override it

@@ -5,6 +5,9 @@ mod check_args;
 mod commands;
 mod config;
 mod failure;
+mod files;
+mod interrupt;
+mod lock;
 mod model_args;
 mod models;
 mod observations;
@@ -16,7 +19,7 @@ mod reproduce_args;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 
 use args::{Arguments, Command};
 use failure::{Failure, UNEXPECTED};
@@ -24,12 +27,17 @@ use plot_args::PlotCommand;
 use reproduce_args::ReproduceCommand;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let mut definition = Arguments::command();
+    let matches = definition.get_matches_mut();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     // A panic is a mistake of ours: one line that can be reported, no trace over the user's terminal.
     std::panic::set_hook(Box::new(|panic| {
         output::error(&format!("this is a mistake in brenier, please report it: {panic}").replace('\n', " "));
     }));
-    let result = catch_unwind(AssertUnwindSafe(|| run(arguments.command)));
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        files::check(&definition, &matches, &arguments.command)?;
+        run(arguments.command)
+    }));
     match result {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(failure)) => {

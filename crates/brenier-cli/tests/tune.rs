@@ -6,9 +6,8 @@ mod common;
 
 use std::fs;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
-use common::{brenier, folder, refuse, run, stderr, succeed, table};
+use common::{brenier, folder, refuse, run, stderr, succeed, table, wait_until};
 
 const SPACE: &str = "[network]\nfeature_width = [4, 8]\n[train]\nlearning_rate = [0.01, 0.02, 0.005]\n";
 const SEARCH: &str = "tune data.csv --target x1,x2 --given y1..y2 --space space.toml --trials 5 --pilot-epochs 3 \
@@ -56,13 +55,8 @@ fn a_killed_search_goes_on_to_the_same_model() {
     for lines in [3, 9, 12] {
         let line = format!("{SEARCH} --out cut.brenier --quiet --resume --threads 1");
         let mut child = brenier(here).args(line.split_whitespace()).stderr(Stdio::null()).spawn().unwrap();
-        let started = Instant::now();
-        while started.elapsed() < Duration::from_secs(60) && child.try_wait().unwrap().is_none() {
-            if fs::read_to_string(&journal).is_ok_and(|text| text.lines().count() >= lines) {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        let written = || fs::read_to_string(&journal).is_ok_and(|text| text.lines().count() >= lines);
+        wait_until(|| written() || child.try_wait().unwrap().is_some());
         let _ = child.kill();
         child.wait().unwrap();
     }

@@ -1,6 +1,5 @@
 //! `brenier data`: fetching public tables, leaving out columns, dealing rows into parts.
 
-use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +12,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::info::listed;
 use crate::args::{DataCommand, FetchArguments, PrepareArguments, SplitArguments, TableFormat};
 use crate::failure::Failure;
+use crate::files::beside;
+use crate::lock::Lock;
 use crate::output;
 
 pub(crate) fn run(command: &DataCommand) -> Result<(), Failure> {
@@ -42,6 +43,8 @@ pub(crate) fn fetch_sets(
     if let Some(mirror) = mirror {
         mirror.clone_into(&mut settings.mirror);
     }
+    std::fs::create_dir_all(dir).map_err(|source| brenier::Error::io(dir, "make the folder", source))?;
+    let _lock = Lock::folder(dir)?;
     for set in sets {
         let bar = bar(quiet, set.name);
         let fetched = data::fetch_uci(set, dir, &settings, &mut |event| match event {
@@ -123,7 +126,8 @@ fn read(path: &Path, drop_missing: bool, drop: Option<&Selection>) -> Result<Tab
     Ok(read.table)
 }
 
-fn split(arguments: &SplitArguments) -> Result<(), Failure> {
+/// The files that a split writes: for training, validation and test.
+pub(crate) fn parts(arguments: &SplitArguments) -> [PathBuf; 3] {
     let extension = match arguments.format {
         Some(TableFormat::Csv) => "csv",
         Some(TableFormat::Parquet) => "parquet",
@@ -135,12 +139,11 @@ fn split(arguments: &SplitArguments) -> Result<(), Failure> {
         Some("-") => PathBuf::from("split"),
         _ => arguments.table.with_extension(""),
     });
-    let part = |name: &str| {
-        let mut path: OsString = prefix.as_os_str().to_owned();
-        path.push(format!("-{name}.{extension}"));
-        Output::Path(path.into())
-    };
-    let outputs = [part("train"), part("valid"), part("test")];
+    ["train", "valid", "test"].map(|name| beside(&prefix, &format!("-{name}.{extension}")))
+}
+
+fn split(arguments: &SplitArguments) -> Result<(), Failure> {
+    let outputs = parts(arguments).map(Output::Path);
     outputs.iter().try_for_each(output::check_destination)?;
     if let Some(rows) = &arguments.rows {
         output::check_writable(rows)?;

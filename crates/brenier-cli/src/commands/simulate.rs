@@ -11,15 +11,18 @@ use brenier::simulate::{
 };
 use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::fit::stop_on_interrupt_saying;
 use crate::failure::Failure;
+use crate::files::{FAILED, PARTIAL, beside};
+use crate::interrupt::stop_on_interrupt_saying;
+use crate::lock::Lock;
 use crate::model_args::SimulateArguments;
-use crate::models::{Model, beside, set_aside};
+use crate::models::{Model, set_aside};
 use crate::{observations, output};
 
 pub(crate) fn run(arguments: &SimulateArguments) -> Result<(), Failure> {
     let target = output::destination(Some(&arguments.out));
     output::check_destination(&target)?;
+    let _lock = Lock::file(&arguments.out)?;
     if !arguments.merge.is_empty() {
         return merge_tables(&arguments.merge, &target, arguments.quiet);
     }
@@ -38,7 +41,7 @@ pub(crate) fn run(arguments: &SimulateArguments) -> Result<(), Failure> {
     };
     // The state goes beside the table, unless that is a device.
     let partial = match &target {
-        Output::Path(path) if !path.exists() || path.is_file() => Some(beside(path, ".partial")),
+        Output::Path(path) if !path.exists() || path.is_file() => Some(beside(path, PARTIAL)),
         _ => None,
     };
     if let Some(path) = &partial {
@@ -84,7 +87,7 @@ pub(crate) fn run(arguments: &SimulateArguments) -> Result<(), Failure> {
 /// Writes the table, and the failed rows beside it.
 fn finish(simulated: &Simulated, parameters: &[String], target: &Output) -> Result<(), Failure> {
     if let Output::Path(path) = target {
-        let list = beside(path, ".failed.csv");
+        let list = beside(path, FAILED);
         if simulated.failures.is_empty() {
             let _ = std::fs::remove_file(&list); // of an earlier run
         } else {
@@ -95,7 +98,7 @@ fn finish(simulated: &Simulated, parameters: &[String], target: &Output) -> Resu
         let count = simulated.failures.len();
         let first = &simulated.failures[0];
         let place = match target {
-            Output::Path(path) => format!("; all are in {}", beside(path, ".failed.csv").display()),
+            Output::Path(path) => format!("; all are in {}", beside(path, FAILED).display()),
             Output::Stdout => String::new(),
         };
         output::warning(&format!(

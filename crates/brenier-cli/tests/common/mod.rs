@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -82,6 +83,20 @@ pub(crate) fn listing(folder: &Path) -> Vec<PathBuf> {
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     files
+}
+
+/// Waits until `ready`, however slow the machine is; what never comes is a failure all the same.
+pub(crate) fn wait_until(mut ready: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !ready() {
+        assert!(started.elapsed() < Duration::from_secs(300), "waited too long");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Sends a signal, named as in -INT, to a process.
+pub(crate) fn signal(name: &str, process: u32) {
+    assert!(Command::new("kill").args([name, &process.to_string()]).status().unwrap().success());
 }
 
 /// The numbers of a CSV file or text, without its header.

@@ -29,6 +29,7 @@ mod program;
 mod run;
 mod stream;
 mod two_moons;
+mod worker;
 
 pub use linear_gaussian::{Gaussian, LinearGaussian};
 pub use lotka_volterra::LotkaVolterra;

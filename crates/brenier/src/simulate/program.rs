@@ -3,29 +3,18 @@
 //! The protocol is described in docs/simulate.md: we say `brenier 1 NAME…` with the parameters' names, the program
 //! answers `outputs NAME…`; then each `run SEED VALUE…` is answered by `done VALUE…`, `abandon` or `fail WORDS`.
 
-use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rand::Rng;
 
+use super::worker::{Answer, Worker, shortened};
 use super::{Attempt, Prior, Simulator, Stream};
 use crate::{Error, Result};
 
 /// Time a program has to answer the greeting.
 const START_TIME: Duration = Duration::from_secs(120);
-/// Time a program has to end after its input was closed.
-const END_TIME: Duration = Duration::from_secs(2);
-/// How often a wait looks whether the run was told to stop.
-const GLANCE: Duration = Duration::from_millis(50);
-/// Longest line read from a program.
-const LONGEST_LINE: u64 = 1 << 26;
-/// Lines of a program's standard error that are remembered.
-const LAST_WORDS: usize = 3;
 
 /// How a program is run.
 #[derive(Clone, Debug, PartialEq)]
@@ -236,142 +225,9 @@ impl Simulator for Program {
 }
 
 impl Drop for Program {
-    /// Closes every worker's input first, so that they end together, then waits for them.
     fn drop(&mut self) {
-        let workers = std::mem::take(&mut *self.idle());
-        let mut workers: Vec<Worker> = workers;
-        workers.iter_mut().for_each(|worker| worker.input = None);
-        let deadline = Instant::now() + END_TIME;
-        for worker in &mut workers {
-            while Instant::now() < deadline && matches!(worker.child.try_wait(), Ok(None)) {
-                std::thread::sleep(Duration::from_millis(2));
-            }
-        }
+        Worker::end(std::mem::take(&mut *self.idle()));
     }
-}
-
-/// What came back.
-enum Answer {
-    Line(String),
-    Late,
-    /// With the program's exit status and last words, as the end of a sentence.
-    Dead(String),
-    Stopped,
-}
-
-/// One running process; ended when dropped.
-struct Worker {
-    child: Child,
-    input: Option<ChildStdin>,
-    lines: Receiver<String>,
-    last_words: Arc<Mutex<VecDeque<String>>>,
-}
-
-impl Worker {
-    fn spawn(words: &[String]) -> Result<Self, String> {
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // Ctrl-C at the terminal is for us; the workers end when their input does.
-        #[cfg(unix)]
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        let mut child = command.spawn().map_err(|error| format!("cannot start \"{}\": {error}", words[0]))?;
-        let input = child.stdin.take();
-        let (sender, lines) = channel();
-        if let Some(output) = child.stdout.take() {
-            std::thread::spawn(move || {
-                let mut reader = BufReader::new(output);
-                loop {
-                    let mut line = String::new();
-                    match (&mut reader).take(LONGEST_LINE).read_line(&mut line) {
-                        Ok(1..) if line.ends_with('\n') && sender.send(line).is_ok() => {}
-                        _ => return,
-                    }
-                }
-            });
-        }
-        let last_words = Arc::new(Mutex::new(VecDeque::new()));
-        if let Some(errors) = child.stderr.take() {
-            let last_words = Arc::clone(&last_words);
-            std::thread::spawn(move || {
-                let mut reader = BufReader::new(errors);
-                let mut line = Vec::new();
-                while let Ok(1..) = (&mut reader).take(4096).read_until(b'\n', &mut line) {
-                    let text = String::from_utf8_lossy(&line).trim().to_owned();
-                    line.clear();
-                    if text.is_empty() {
-                        continue;
-                    }
-                    let mut words = last_words.lock().unwrap_or_else(PoisonError::into_inner);
-                    if words.len() == LAST_WORDS {
-                        words.pop_front();
-                    }
-                    words.push_back(text);
-                }
-            });
-        }
-        Ok(Self { child, input, lines, last_words })
-    }
-
-    /// Writes a line and waits for one.
-    fn ask(&mut self, line: &str, timeout: Option<Duration>, stop: Option<&AtomicBool>) -> Answer {
-        let Some(input) = &mut self.input else { return self.obituary() };
-        if input.write_all(line.as_bytes()).and_then(|()| input.flush()).is_err() {
-            return self.obituary();
-        }
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
-        loop {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            match self.lines.recv_timeout(left.unwrap_or(GLANCE).min(GLANCE)) {
-                Ok(line) => return Answer::Line(line),
-                Err(RecvTimeoutError::Disconnected) => return self.obituary(),
-                Err(RecvTimeoutError::Timeout) => {
-                    if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
-                        return Answer::Stopped;
-                    }
-                    if left.is_some_and(|left| left <= GLANCE)
-                        && deadline.is_some_and(|deadline| Instant::now() >= deadline)
-                    {
-                        return Answer::Late;
-                    }
-                }
-            }
-        }
-    }
-
-    /// How the process ended.
-    fn obituary(&mut self) -> Answer {
-        self.input = None;
-        let deadline = Instant::now() + END_TIME;
-        let status = loop {
-            match self.child.try_wait() {
-                Ok(Some(status)) => break format!(" with {status}"),
-                Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(2)),
-                _ => break ", closing its output".to_owned(),
-            }
-        };
-        // The other thread may still be reading the last lines.
-        std::thread::sleep(Duration::from_millis(20));
-        let words = self.last_words.lock().unwrap_or_else(PoisonError::into_inner);
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        match words.as_slice() {
-            [] => Answer::Dead(status),
-            words => Answer::Dead(format!("{status}: {}", shortened(&words.join(" / ")))),
-        }
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// The first letters of a text, on one line.
-fn shortened(text: &str) -> String {
-    const MOST: usize = 200;
-    let line: String = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if line.chars().count() <= MOST { line } else { line.chars().take(MOST).collect::<String>() + "…" }
 }
 
 /// The words of a command line; quotes and backslashes work as in a shell, nothing else does.
@@ -415,7 +271,46 @@ fn split_words(command: &str) -> Result<Vec<String>> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use super::super::{PriorBlock, Streams};
     use super::*;
+
+    /// A shell that runs `script`, with one parameter.
+    #[cfg(unix)]
+    fn shell(script: &str) -> Result<Program> {
+        let settings = ProgramSettings { command: format!("sh -c '{script}'"), timeout: None, retries: 0 };
+        let block = PriorBlock::Uniform { name: "a".into(), low: 0.0, high: 1.0 };
+        Program::start(settings, Prior::new(&[block], "".as_ref())?, None)
+    }
+
+    /// Everything a program said counts, whether or not it has read what we asked or is still there.
+    #[cfg(unix)]
+    #[test]
+    fn what_a_program_said_is_read_before_its_end_is_judged() {
+        // Deaf before it answers the greeting, so that no question can be delivered.
+        let program = shell("read greeting; exec 0<&-; echo outputs s; echo done 7; exit 3").unwrap();
+        let mut outputs = [0.0];
+        for row in 0..3 {
+            let attempt = program.simulate(&[0.5], &mut Streams::new(1, 2).get(row), &mut outputs).unwrap();
+            match row {
+                1 => assert_eq!(attempt, Attempt::Failed("the program ended with exit status: 3".into())),
+                _ => assert_eq!((attempt, outputs), (Attempt::Done, [7.0])),
+            }
+        }
+        assert_eq!(program.restarts(), 1);
+        for (script, says) in [
+            ("echo hello", "first line should be \"outputs NAME…\", got \"hello\""),
+            ("exec 0<&-; echo hello; exit 1", "got \"hello\""),
+            ("while :; do echo hello; done", "got \"hello\""),
+            (
+                "printf hello",
+                "ended before it said its outputs with exit status: 0 within the line \"hello\"",
+            ),
+            ("echo why >&2; exit 4", "ended before it said its outputs with exit status: 4: why"),
+        ] {
+            let text = shell(script).unwrap_err().to_string();
+            assert!(text.contains(says), "{script}: {text}");
+        }
+    }
 
     #[test]
     fn command_lines_are_split_as_in_a_shell() {

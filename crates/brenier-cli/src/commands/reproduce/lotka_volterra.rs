@@ -21,9 +21,11 @@ use serde::{Deserialize, Serialize};
 
 use super::make;
 use crate::commands::density::score;
-use crate::commands::fit::{beside, stop_on_interrupt_saying};
 use crate::commands::{abc, simulate};
 use crate::failure::Failure;
+use crate::files::{CHECKPOINT, beside};
+use crate::interrupt::stop_on_interrupt_saying;
+use crate::lock::Lock;
 use crate::reproduce_args::LvArguments;
 use crate::{observations, output, progress};
 
@@ -145,6 +147,7 @@ pub(crate) fn run(arguments: &LvArguments) -> Result<(), Failure> {
         }
     }
     make(out)?;
+    let _lock = Lock::folder(out)?;
     let stop = stop_on_interrupt_saying(
         "stopping: what is finished is kept, --resume goes on (Ctrl-C again to abort)",
     )?;
@@ -268,7 +271,7 @@ impl Run<'_> {
         let mut screen = progress::screen(self.arguments.quiet, None);
         let started = Instant::now();
         let checkpoint = Checkpoint {
-            path: beside(&path, ".checkpoint"),
+            path: beside(&path, CHECKPOINT),
             every: Duration::from_secs(30),
             resume: true,
             keep: false,
@@ -313,7 +316,7 @@ impl Run<'_> {
         let simulator = LotkaVolterra::default();
         let settings =
             AbcSettings { tolerance: Some(tolerance), seed: self.arguments.seed, ..Default::default() };
-        let plan = AbcCheckpoint::new(beside(&path, ".checkpoint"), true);
+        let plan = AbcCheckpoint::new(beside(&path, CHECKPOINT), true);
         let whole = !plan.path.exists();
         let mut screen = abc::Screen::new(self.arguments.quiet);
         let control = AbcControl {
