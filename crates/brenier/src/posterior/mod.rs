@@ -15,7 +15,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 use rayon::prelude::*;
 
-pub use file::{Header, TrainingSummary};
+pub use file::{Header, ScoredRows, TrainingScores, TrainingSummary};
 pub use joint::{JointDraws, JointLogDensities};
 pub use mode::{Mode, ModeSettings, Units};
 pub(crate) use standard::repeated;
