@@ -175,7 +175,7 @@ pub struct FitControl<'a> {
 pub struct Fitted {
     /// The model.
     pub posterior: Posterior,
-    /// Constant or doubled columns, short tables and the like.
+    /// Constant or doubled columns, short tables and the like; the observer was told of each at once.
     pub warnings: Vec<String>,
 }
 
@@ -292,6 +292,8 @@ fn fit_block(
     let (target_columns, given_columns) = settings.columns(table.names())?;
     let (target_names, given_names) = (table.names_of(&target_columns), table.names_of(&given_columns));
     let mut warnings = warnings::of_table(&table, &target_columns, &given_columns)?;
+    warnings.extend(warnings::of_sizes(settings, train_rows.len(), valid_rows.len(), given_columns.len()));
+    warnings.extend(warnings::of_values(&table, &target_columns));
 
     let (target_support, given_support) = supports(settings, &target_names, &given_names)?;
     let rows = TrainingRows { table: &table, columns: &target_columns, rows: train_rows };
@@ -321,9 +323,11 @@ fn fit_block(
     drop(table);
 
     let shape = settings.shape(data.target, data.given, train_rows.len());
-    let checkpoint =
-        control.checkpoint.map(|plan| Checkpoint { identity: identity(settings, &data_sha256), ..plan });
-    let control = Control { observer: control.observer, stop: control.stop, checkpoint };
+    let FitControl { observer, stop, checkpoint } = control;
+    let checkpoint = checkpoint.map(|plan| Checkpoint { identity: identity(settings, &data_sha256), ..plan });
+    // What is wrong with the table should be known before hours are spent on it.
+    warnings.iter().for_each(|text| observer.event(&Event::Warning { text: text.clone() }));
+    let control = Control { observer: &mut *observer, stop, checkpoint };
     let rows = (train_rows, valid_rows);
     let (map, outcome) = match &shape {
         MapShape::PcpMap(shape) => {
@@ -339,11 +343,12 @@ fn fit_block(
         )?,
     };
     if outcome.stop == train::Stop::Diverged {
-        warnings.push(
+        let text =
             "the training loss was not finite again and again; the best weights before that were kept \
-             (a lower --learning-rate or --scaling robust may help)"
-                .into(),
-        );
+                    (a lower --learning-rate or --scaling robust may help)"
+                .to_owned();
+        observer.event(&Event::Warning { text: text.clone() });
+        warnings.push(text);
     }
     let scores = scores::of_fit(&map, &data, rows, settings.seed)?;
     let header = Header {

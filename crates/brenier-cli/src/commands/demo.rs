@@ -58,7 +58,6 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     let control = FitControl { observer: screen.as_mut(), stop, checkpoint: None };
     let fitted = brenier::fit(table, &settings, control)?;
     drop(screen);
-    fitted.warnings.iter().for_each(|text| output::warning(text));
     let model = fitted.posterior;
     let model_path = folder.join("model.brenier");
     model.save(&model_path)?;

@@ -65,9 +65,6 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
     let kept = checkpoint.as_ref().map(|plan| plan.path.clone());
     let fitted = brenier::fit(table, &settings, FitControl { observer: &mut observers, stop, checkpoint })?;
     drop(observers);
-    for text in &fitted.warnings {
-        output::warning(text);
-    }
     let model = fitted.posterior;
     model.save(&arguments.out)?;
 
