@@ -94,6 +94,12 @@ Examples:
   brenier sample model.brenier --given observed.csv -n 1000 --seed 3 --out draws.parquet
   brenier sample flow.brenier --at y=1 -n 1000 --steps 8            # a COT-Flow in fewer steps
   brenier sample model.brenier --at y=1 -n 10                       # CSV on standard output
+  brenier sample model.brenier --given observed.csv -n 10000 --summary
+  brenier sample model.brenier --given observed.csv --summary=summary.csv --json=summary.json --out draws.parquet
+
+--summary gives, for each observation, mean, standard deviation, quantiles (5, 25, 50, 75, 95 %; linear between order
+statistics), the shortest interval with 90 % of the draws (HPD) and the correlations of the target columns. The text
+shows the first 20 observations; table and JSON hold all.
 
 A model fitted with --joint draws target and given columns together when no observation is named.
 With several observations the first column, observation, is the row (from 1) of the --given table.";
@@ -554,7 +560,7 @@ pub(crate) struct SampleArguments {
     /// Draws for each observation
     #[arg(short, long = "draws", value_name = "N", default_value_t = 1000)]
     pub(crate) n: usize,
-    /// Table to write; - or none is CSV on standard output
+    /// Table of draws to write; - or none is CSV on standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
     /// Seed of the draws
@@ -563,6 +569,13 @@ pub(crate) struct SampleArguments {
     /// Further columns
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     pub(crate) with: Vec<Extra>,
+    /// Summarise the draws of each observation instead of printing them, as text or, with =TABLE, one row per
+    /// observation; draws are then written only to --out
+    #[arg(long, value_name = "TABLE", num_args = 0..=1, require_equals = true)]
+    pub(crate) summary: Option<Option<PathBuf>>,
+    /// The summary as JSON on standard output, or written to FILE as well (--json=FILE, or as the last flag)
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-", requires = "summary")]
+    pub(crate) json: Option<PathBuf>,
     /// COT-Flow: Runge-Kutta steps from reference to draw [default: the model's evaluation steps]
     #[arg(long, value_name = "N")]
     pub(crate) steps: Option<usize>,

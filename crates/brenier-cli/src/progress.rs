@@ -82,8 +82,12 @@ struct Quiet;
 
 impl Observer for Quiet {
     fn event(&mut self, event: &Event) {
-        if let Event::Recovered { step, cause, learning_rate } = event {
-            output::warning(&recovery(*step, cause, *learning_rate));
+        match event {
+            Event::Recovered { step, cause, learning_rate } => {
+                output::warning(&recovery(*step, cause, *learning_rate));
+            }
+            Event::Warning { text } => output::warning(text),
+            _ => {}
         }
     }
 }
@@ -113,6 +117,7 @@ impl Observer for Lines {
             Event::Recovered { step, cause, learning_rate } => {
                 output::warning(&recovery(*step, cause, *learning_rate));
             }
+            Event::Warning { text } => output::warning(text),
             Event::Block { .. } | Event::Started { .. } | Event::Finished { .. } => {}
         }
     }
@@ -172,6 +177,7 @@ impl Observer for Bar {
             Event::Recovered { step, cause, learning_rate } => {
                 self.bar.println(format!("warning: {}", recovery(*step, cause, *learning_rate)));
             }
+            Event::Warning { text } => self.bar.suspend(|| output::warning(text)),
             Event::Finished { .. } => self.bar.finish_and_clear(),
             Event::Block { .. } => {}
         }

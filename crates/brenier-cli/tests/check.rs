@@ -79,6 +79,37 @@ fn mistakes_are_sentences_and_leave_nothing() {
     refuse(here, "report m.brenier held.csv --out r.html --given held.csv", 2, &["20"]);
 }
 
+#[test]
+fn density_and_check_name_the_row_that_carries_the_mean() {
+    let folder = folder();
+    let here = folder.path();
+    succeed(here, &format!("fit data.csv {SMALL} --out m.brenier"));
+    let plain = succeed(here, "density m.brenier data.csv");
+    assert!(!plain.contains("median") && !plain.contains("carries"), "{plain}");
+    let data = fs::read_to_string(here.join("data.csv")).unwrap();
+    let header: Vec<&str> = data.lines().next().unwrap().split(',').collect();
+    let place = header.iter().position(|name| *name == "x1").unwrap();
+    let odd: String = data
+        .lines()
+        .enumerate()
+        .map(|(line, text)| {
+            let mut cells: Vec<String> = text.split(',').map(str::to_owned).collect();
+            if line == 3 {
+                cells[place] = "60".to_owned();
+            }
+            cells.join(",") + "\n"
+        })
+        .collect();
+    fs::write(here.join("odd.csv"), odd).unwrap();
+    let figures = succeed(here, "density m.brenier odd.csv");
+    assert!(
+        figures.contains("median NLL, your units") && figures.contains("row 3 as read carries"),
+        "{figures}"
+    );
+    let checked = succeed(here, "check m.brenier odd.csv --draws 50 --pairs 100");
+    assert!(checked.contains("row 3 as read carries") && checked.contains(", median "), "{checked}");
+}
+
 /// Pairs x ~ N(0, 1), y = x + noise, and draws: right ones, and ones that are too narrow.
 fn pairs_and_draws(width: f64) -> (String, String) {
     let mut state = 77_u64;

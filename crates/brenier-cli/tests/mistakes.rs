@@ -4,9 +4,10 @@
 
 mod common;
 
+use std::fmt::Write as _;
 use std::fs;
 
-use common::{SMALL, folder, numbers, refuse, run, stderr, succeed, table};
+use common::{SMALL, folder, numbers, refuse, run, stderr, stdout, succeed, table};
 
 #[test]
 fn tables_that_cannot_be_used() {
@@ -181,4 +182,51 @@ fn huge_and_tiny_units_work() {
             }
         }
     }
+}
+
+#[test]
+fn tables_without_a_density_are_warned_of_before_the_training() {
+    let folder = folder();
+    let here = folder.path();
+    let mut table = String::from("stars,rain,x,y\n");
+    for row in 0..200_u32 {
+        let noise = f64::from(row.wrapping_mul(2_654_435_761) >> 8) / f64::from(1 << 24);
+        let rain = if row % 4 == 0 { 0.0 } else { noise + 0.1 };
+        writeln!(table, "{},{rain},{},{}", row % 5, noise + 0.01 * f64::from(row % 17), noise * noise)
+            .unwrap();
+    }
+    fs::write(here.join("t.csv"), &table).unwrap();
+    let fit =
+        |what: &str| run(here, &format!("fit t.csv {what} --feature-width 4 --epochs 1 --out m.brenier"));
+    let said = fit("--target stars,rain --given y");
+    let text = stderr(&said);
+    assert!(said.status.success() && stdout(&said).contains("m.brenier"), "{text}");
+    assert!(text.contains("\"stars\" has only 5 distinct values in 200 rows"), "{text}");
+    assert!(text.contains("\"rain\" is exactly 0 in 50 of 200 rows (25 %)"), "{text}");
+    assert!(text.find("warning:").unwrap() < text.find("training ").unwrap(), "{text}");
+    assert_eq!(text.matches("warning:").count(), 2, "{text}");
+    // The same columns may be given, and an ordinary target is not warned of.
+    let plain = stderr(&fit("--target x --given stars,rain,y --quiet"));
+    assert_eq!(plain, "");
+    let short: String = table.lines().take(31).map(|line| format!("{line}\n")).collect();
+    fs::write(here.join("t.csv"), short).unwrap();
+    let few = stderr(&fit("--target x --given y --quiet"));
+    assert!(few.contains("warning: only 30 rows (27 to train on, 3 to validate with)"), "{few}");
+
+    // Many given columns.
+    let names: Vec<String> = (0..120).map(|j| format!("s{j}")).collect();
+    let mut wide = format!("x,{}\n", names.join(","));
+    let mut state = 1_u64;
+    let mut noise = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 11) as f64 / (1_u64 << 53) as f64
+    };
+    for _ in 0..150 {
+        let cells: Vec<String> = (0..121).map(|_| noise().to_string()).collect();
+        writeln!(wide, "{}", cells.join(",")).unwrap();
+    }
+    fs::write(here.join("t.csv"), wide).unwrap();
+    let wide = stderr(&fit("--target x --given rest --quiet"));
+    assert!(wide.contains("120 given columns for 150 rows") && wide.contains("--pca 0.99"), "{wide}");
+    assert_eq!(stderr(&fit("--target x --given rest --pca 5 --quiet")), "");
 }

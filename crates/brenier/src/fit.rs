@@ -1,5 +1,8 @@
 //! From a table to a trained posterior: settings, split, transforms, training.
 
+mod scores;
+mod warnings;
+
 use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
@@ -175,7 +178,7 @@ pub struct Fitted {
     /// Whether the training got as far as its first regular validation; when it was stopped before, the model is
     /// hardly better than its initial weights. For a joint map both blocks.
     pub validated: bool,
-    /// Constant or doubled columns, short tables and the like.
+    /// Constant or doubled columns, short tables and the like; the observer was told of each at once.
     pub warnings: Vec<String>,
 }
 
@@ -292,7 +295,9 @@ fn fit_block(
     let settings = &settings.resolved(train_rows.len());
     let (target_columns, given_columns) = settings.columns(table.names())?;
     let (target_names, given_names) = (table.names_of(&target_columns), table.names_of(&given_columns));
-    let mut warnings = table_warnings(&table, &target_columns, &given_columns)?;
+    let mut warnings = warnings::of_table(&table, &target_columns, &given_columns)?;
+    warnings.extend(warnings::of_sizes(settings, train_rows.len(), valid_rows.len(), given_columns.len()));
+    warnings.extend(warnings::of_values(&table, &target_columns));
 
     let (target_support, given_support) = supports(settings, &target_names, &given_names)?;
     let rows = TrainingRows { table: &table, columns: &target_columns, rows: train_rows };
@@ -322,9 +327,11 @@ fn fit_block(
     drop(table);
 
     let shape = settings.shape(data.target, data.given, train_rows.len());
-    let checkpoint =
-        control.checkpoint.map(|plan| Checkpoint { identity: identity(settings, &data_sha256), ..plan });
-    let control = Control { observer: control.observer, stop: control.stop, checkpoint };
+    let FitControl { observer, stop, checkpoint } = control;
+    let checkpoint = checkpoint.map(|plan| Checkpoint { identity: identity(settings, &data_sha256), ..plan });
+    // What is wrong with the table should be known before hours are spent on it.
+    warnings.iter().for_each(|text| observer.event(&Event::Warning { text: text.clone() }));
+    let control = Control { observer: &mut *observer, stop, checkpoint };
     let rows = (train_rows, valid_rows);
     let (map, outcome) = match &shape {
         MapShape::PcpMap(shape) => {
@@ -340,12 +347,14 @@ fn fit_block(
         )?,
     };
     if outcome.stop == train::Stop::Diverged {
-        warnings.push(
+        let text =
             "the training loss was not finite again and again; the best weights before that were kept \
-             (a lower --learning-rate or --scaling robust may help)"
-                .into(),
-        );
+                    (a lower --learning-rate or --scaling robust may help)"
+                .to_owned();
+        observer.event(&Event::Warning { text: text.clone() });
+        warnings.push(text);
     }
+    let scores = scores::of_fit(&map, &data, rows, settings.seed)?;
     let header = Header {
         kind: Header::KIND.into(),
         brenier_version: env!("CARGO_PKG_VERSION").into(),
@@ -367,6 +376,7 @@ fn fit_block(
             best_valid_nll: outcome.best_valid_nll,
             train_rows: train_rows.len(),
             valid_rows: valid_rows.len(),
+            scores,
         },
         seed: settings.seed,
         data_sha256,
@@ -397,32 +407,6 @@ fn identity(settings: &FitSettings, data_sha256: &str) -> String {
     let text = serde_json::to_string(&timeless).expect("settings are plain data");
     let digest = Sha256::new().chain_update(text).chain_update(data_sha256).finalize();
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Constant target columns are an error, constant given and doubled columns a warning.
-fn table_warnings(table: &Table, target: &[usize], given: &[usize]) -> Result<Vec<String>> {
-    let mut warnings = Vec::new();
-    for (a, b) in table.duplicate_columns() {
-        let (first, second) = (&table.names()[a], &table.names()[b]);
-        let both_target = target.contains(&a) && target.contains(&b);
-        let crossing = target.contains(&a) != target.contains(&b);
-        let all = target.iter().chain(given);
-        if both_target {
-            return Err(Error::Columns(format!(
-                "the target columns {first} and {second} are equal in every row: their joint density does not \
-                 exist; leave one of them out of --target"
-            )));
-        } else if crossing && all.clone().any(|c| c == &a) && all.clone().any(|c| c == &b) {
-            warnings.push(format!(
-                "columns {first} and {second} are equal in every row: the target is known exactly from the given \
-                 columns and its density has no finite limit"
-            ));
-        } else if given.contains(&a) && given.contains(&b) {
-            warnings
-                .push(format!("given columns {first} and {second} are equal in every row; one is enough"));
-        }
-    }
-    Ok(warnings)
 }
 
 /// The supports of the target's and of the given columns; a name in neither is an error.

@@ -34,7 +34,7 @@
 //! The modules follow the data: [`data`] (tables) → [`transform`] (invertible steps with log-determinants) →
 //! [`map`] (the transport maps and their derivatives) ← [`train`] → [`store`] (the model file) → [`Posterior`] →
 //! [`diagnose`] (two-sample tests, calibration) → [`mod@check`] (one verdict) → [`report`] (pictures and a page).
-//! [`tune`] searches for good settings. [`simulate`] makes tables from models, and [`abc`] finds particles by simulation
+//! [`statistics`] holds the summaries of numbers that several of them use. [`tune`] searches for good settings. [`simulate`] makes tables from models, and [`abc`] finds particles by simulation
 //! alone. [`reproduce`] runs published experiments.
 
 mod error;
@@ -51,6 +51,7 @@ pub mod map;
 pub mod report;
 pub mod reproduce;
 pub mod simulate;
+pub mod statistics;
 pub mod store;
 pub mod train;
 pub mod transform;
@@ -61,7 +62,7 @@ pub use fit::{FitControl, FitSettings, Fitted, NetworkSettings, fit, fit_split};
 pub use kernel::Real;
 pub use posterior::{
     Distance, Draws, Header, JointDraws, JointLogDensities, LogDensities, Mode, ModeSettings, Posterior,
-    StepError, Straightness, TrainingSummary, Units,
+    ScoredRows, StepError, Straightness, Summaries, TrainingScores, TrainingSummary, Units,
 };
 
 /// The README's example must compile.

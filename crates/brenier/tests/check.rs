@@ -4,15 +4,19 @@
 
 use std::sync::atomic::AtomicBool;
 
-use brenier::check::{Advice, Check, CheckControl, CheckSettings, Predictive, Severity, Topic, Trust, check};
+use brenier::check::{
+    Advice, Check, CheckControl, CheckSettings, GapSource, Predictive, Severity, Topic, Trust, check,
+};
 use brenier::data::{Pick, Selection, Table};
 use brenier::map::{Method, SampleSettings};
 use brenier::report::{Block, ObservationView, Picture, ReportPage, Section};
 use brenier::simulate::{
     LinearGaussian, Outcome, SimulateControl, SimulateSettings, Simulator, TwoMoons, run,
 };
+use brenier::statistics::Estimate;
+use brenier::store::{self, Tensor};
 use brenier::train::{Silent, TrainSettings};
-use brenier::{FitControl, FitSettings, NetworkSettings, Posterior, demo, fit};
+use brenier::{FitControl, FitSettings, NetworkSettings, Posterior, demo, fit, fit_split};
 
 fn columns(names: &[&str]) -> Option<Selection> {
     Some(Selection::Columns(names.iter().map(|name| Pick::Name((*name).to_owned())).collect()))
@@ -149,7 +153,8 @@ fn predictives_and_other_fits_take_part() {
         found.learning.advice,
         Advice::MoreTraining | Advice::MoreSimulations | Advice::Neither
     ));
-    assert!(found.learning.gap.is_some() && found.learning.last_gain.is_some());
+    let gap = found.learning.gap.unwrap();
+    assert!(gap.source == GapSource::SavedModel && found.learning.last_gain.is_some());
 
     // Outputs far from what the posterior can make lie outside of every predictive.
     let strange: Vec<f64> = [[9.0, -9.0, 9.0, 9.0]; 3].concat();
@@ -191,7 +196,8 @@ fn flows_and_joint_models_are_checked_too() {
         (found.likelihood.joint.unwrap(), found.likelihood.target, found.likelihood.given.unwrap());
     let sum = target.user.mean + given.user.mean;
     assert!((joint.user.mean - sum).abs() < 1e-9);
-    assert!(found.learning.gap.is_none() && found.subject.joint);
+    // The flow's own NLL, without the penalties of its training loss.
+    assert!(found.learning.gap.unwrap().mean.abs() < 0.3 && found.subject.joint);
     let html = ReportPage::new("Flow", &model, &found).to_html().unwrap();
     assert!(html.contains("Paths of the flow") && html.contains("map of the given columns alone"));
 }
@@ -280,4 +286,95 @@ fn the_page_escapes_names_and_gives_every_picture_words() {
     assert_eq!(count("http"), count("http://www.w3.org/2000/svg") + count("http-equiv"));
     assert_eq!(count("src="), 0);
     assert!(count("<table") == count("class=\"caption\"") && count("<h2") >= 6);
+}
+
+/// A wide map of few rows, which it learns by heart: the training rows, the validation rows, and the model.
+fn overfitted() -> (Table, Vec<u32>, Vec<u32>, Posterior) {
+    let table = demo::simulate(130, 0);
+    let (train, valid): (Vec<u32>, Vec<u32>) = (0..130).partition(|row| row % 4 != 0);
+    let settings = FitSettings {
+        target: columns(&["x1", "x2"]),
+        given: columns(&["y"]),
+        network: NetworkSettings { feature_width: Some(48), ..NetworkSettings::default() },
+        // Validated so seldom that the best weights are well past the best.
+        train: TrainSettings {
+            epochs: 120,
+            validate_every: 100,
+            batch_size: Some(32),
+            ..TrainSettings::default()
+        },
+        ..FitSettings::default()
+    };
+    let stop = AtomicBool::new(false);
+    let control = FitControl { observer: &mut Silent, stop: &stop, checkpoint: None };
+    let model = fit_split(table.clone(), &train, &valid, &settings, control).unwrap().posterior;
+    (table, train, valid, model)
+}
+
+#[test]
+fn the_gap_is_that_of_the_saved_model() {
+    let (table, train, valid, model) = overfitted();
+    // The very rows, scored through the public door with the weights that the model holds.
+    let score = |rows: &[u32]| {
+        let picked = table.select_rows(rows);
+        let side = |columns: &[usize]| picked.select_columns(columns).into_values();
+        let densities = model.log_density(&side(&[1, 2]), &side(&[0])).unwrap();
+        Estimate::of(&densities.standardised.iter().map(|d| -d).collect::<Vec<_>>())
+    };
+    let (train_nll, valid_nll) = (score(&train), score(&valid));
+    let scores = model.header().training.scores.clone().unwrap();
+    assert_eq!((scores.train.rows, scores.valid.rows, scores.train.failed), (train.len(), valid.len(), 0));
+    for (stored, truth) in [(&scores.train.nll, &train_nll), (&scores.valid.nll, &valid_nll)] {
+        assert!((stored.mean - truth.mean).abs() < 1e-3, "{stored:?} {truth:?}");
+        assert!((stored.median - truth.median).abs() < 1e-3, "{stored:?} {truth:?}");
+    }
+    assert!((scores.valid.nll.mean - model.header().training.best_valid_nll).abs() < 1e-3);
+
+    let held_out = demo::simulate(300, 1);
+    let settings = CheckSettings { pairs: 50, draws: Some(20), ..CheckSettings::default() };
+    let found = judged(&model, &held_out, &settings);
+    let gap = found.learning.gap.unwrap();
+    assert_eq!(gap.source, GapSource::SavedModel);
+    assert!((gap.mean - (valid_nll.robust_mean() - train_nll.robust_mean())).abs() < 2e-3, "{gap:?}");
+    assert!((gap.median.unwrap() - (valid_nll.median - train_nll.median)).abs() < 2e-3, "{gap:?}");
+    let chance = valid_nll.robust_error().hypot(train_nll.robust_error());
+    assert!((found.learning.noise - chance).abs() < 1e-3, "{:?}", found.learning);
+
+    // A model of an older version has no scores: the estimate from the last steps is named as what it is.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("old.brenier");
+    model.save(&path).unwrap();
+    let (mut header, tensors): (serde_json::Value, Vec<Tensor>) = store::read(&path).unwrap();
+    assert!(header["training"].as_object_mut().unwrap().remove("scores").is_some());
+    store::write(&path, &header, &tensors).unwrap();
+    let old = judged(&Posterior::load(&path).unwrap(), &held_out, &settings);
+    assert_eq!(old.learning.gap.unwrap().source, GapSource::LastSteps);
+    assert!(old.learning.reason.contains("fit again for the true figure"), "{}", old.learning.reason);
+    assert_eq!(old.verdict.trust, found.verdict.trust);
+}
+
+#[test]
+fn a_row_that_carries_the_mean_is_named_and_changes_no_verdict() {
+    let model = demo_model();
+    let held_out = demo::simulate(600, 1);
+    let settings = CheckSettings { pairs: 300, draws: Some(50), ..CheckSettings::default() };
+    let plain = judged(&model, &held_out, &settings);
+    assert!(plain.likelihood.target.standardised.carrier.is_none());
+    // One absurd value among 600.
+    let odd = changed(&held_out, |row, values| values[1] = if row == 5 { 60.0 } else { values[1] });
+    let found = judged(&model, &odd, &settings);
+    let (own, clean) = (found.likelihood.target.standardised, plain.likelihood.target.standardised);
+    let carrier = own.carrier.unwrap();
+    assert!(carrier.row == 5 && own.mean > clean.mean + 0.1, "{own:?}");
+    assert!(
+        (own.median - clean.median).abs() < 0.02 && (own.robust_mean() - clean.mean).abs() < 0.05,
+        "{own:?}"
+    );
+    let note =
+        found.verdict.findings.iter().find(|f| f.text.contains("carries the mean held-out NLL")).unwrap();
+    assert!(note.severity == Severity::Note && note.text.contains("row 6 as read"), "{note:?}");
+    assert!(!found.verdict.findings.iter().any(|f| f.text.contains("another distribution")));
+    let html = ReportPage::new("Odd", &model, &found).to_html().unwrap();
+    assert!(html.contains("(median ") && html.contains("row 6 as read"));
+    assert!(!ReportPage::new("Plain", &model, &plain).to_html().unwrap().contains("(median "));
 }

@@ -154,13 +154,12 @@ pub(crate) fn summary(found: &Check) -> String {
         (", all columns", scored.joint.as_ref()),
     ] {
         let Some(scored) = scored else { continue };
-        let (user, standardised) = (scored.user, scored.standardised);
-        let _ = writeln!(text, "mean NLL, your units    {:.4} ± {:.4}{of}", user.mean, user.standard_error);
-        let _ = writeln!(
-            text,
-            "mean NLL, standardised  {:.4} ± {:.4}{of}",
-            standardised.mean, standardised.standard_error
-        );
+        for (units, own) in [("your units  ", scored.user), ("standardised", scored.standardised)] {
+            // Beside a mean that one row carries stands what no row can move.
+            let median = own.carrier.map_or(String::new(), |_| format!(", median {:.4}", own.median));
+            let _ =
+                writeln!(text, "mean NLL, {units}  {:.4} ± {:.4}{median}{of}", own.mean, own.standard_error);
+        }
     }
     text
 }

@@ -60,7 +60,6 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     let control = FitControl { observer: screen.as_mut(), stop, checkpoint: None };
     let fitted = brenier::fit(table, &settings, control)?;
     drop(screen);
-    fitted.warnings.iter().for_each(|text| output::warning(text));
     if !fitted.validated {
         return Err(interrupted());
     }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use brenier::data::{self, Missing, Output, ReadOptions, Table};
+use brenier::statistics::Estimate;
 use brenier::{Distance, LogDensities, Posterior};
 
 use crate::args::DensityArguments;
@@ -96,18 +97,30 @@ impl Scores {
         Ok(Table::new(names, values)?)
     }
 
-    /// Rows, and the mean NLLs in both units with their standard errors.
+    /// Rows, and the mean NLLs in both units with their standard errors; where one row carries a mean, that too.
     pub(crate) fn figures(&self) -> String {
         let mut text = format!("rows                     {}\n", self.whole.user.len());
         let mut pair = |densities: &LogDensities, of: &str| {
-            let (user, standardised) = densities.mean_nll();
+            let nll = |values: &[f64]| Estimate::of(&values.iter().map(|value| -value).collect::<Vec<_>>());
+            let (user, standardised) = (nll(&densities.user), nll(&densities.standardised));
             let _ = writeln!(
                 text,
-                "mean NLL, your units     {user:.6} ± {:.6} (standard error){of}\n\
-                 mean NLL, standardised   {standardised:.6} ± {:.6}{of}",
-                standard_error(&densities.user),
-                standard_error(&densities.standardised),
+                "mean NLL, your units     {:.6} ± {:.6} (standard error){of}\n\
+                 mean NLL, standardised   {:.6} ± {:.6}{of}",
+                user.mean, user.standard_error, standardised.mean, standardised.standard_error,
             );
+            let both = [("your units  ", user), ("standardised", standardised)];
+            if both.iter().any(|(_, estimate)| estimate.carrier.is_some()) {
+                for (units, estimate) in both {
+                    let _ = writeln!(text, "median NLL, {units} {:.6}{of}", estimate.median);
+                }
+            }
+            for (units, estimate) in both {
+                if let Some(carrier) = estimate.carrier {
+                    let name = format!("NLL, {}{of}", units.trim_end());
+                    let _ = writeln!(text, "{}", carrier.sentence(&name, &estimate));
+                }
+            }
         };
         match &self.factors {
             None => pair(&self.whole, ""),
@@ -119,12 +132,4 @@ impl Scores {
         }
         text
     }
-}
-
-/// √(Σ (v − v̄)² / (N (N − 1))).
-pub(crate) fn standard_error(values: &[f64]) -> f64 {
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    (squares / (count * (count - 1.0).max(1.0))).sqrt()
 }

@@ -48,9 +48,6 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
     let kept = checkpoint.as_ref().map(|plan| plan.path.clone());
     let fitted = brenier::fit(table, &settings, FitControl { observer: &mut observers, stop, checkpoint })?;
     drop(observers);
-    for text in &fitted.warnings {
-        output::warning(text);
-    }
     let model = fitted.posterior;
     if !fitted.validated && stop.load(Ordering::Relaxed) {
         return Err(unfinished(&arguments.out, kept.as_deref().filter(|path| path.exists())));

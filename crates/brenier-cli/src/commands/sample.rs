@@ -2,8 +2,10 @@
 
 use brenier::data::{self, Table};
 use brenier::map::{Method, SampleSettings};
+use brenier::statistics::DrawSummary;
 use brenier::{Draws, JointDraws, Posterior};
 
+use super::summary::Destinations;
 use crate::args::{Extra, SampleArguments};
 use crate::failure::Failure;
 use crate::observations::{self, Observations};
@@ -12,6 +14,7 @@ use crate::output;
 pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
     let target = output::destination(arguments.out.as_deref());
     output::check_destination(&target)?;
+    let summary = Destinations::of(arguments)?;
     let model = Posterior::load(&arguments.model)?;
     if arguments.n == 0 {
         return Err(Failure::Usage("-n: ask for at least 1 draw".to_owned()));
@@ -37,19 +40,40 @@ pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
     if nowhere && model.marginal().is_some() {
         let draws = model.sample_joint(arguments.n, arguments.seed, &settings)?;
         report_unsolved(&draws.unsolved, arguments.n, &settings)?;
-        data::write(&target, &joint_table(&model, draws, &arguments.with)?)?;
+        let table = joint_table(&model, draws, &arguments.with)?;
+        if summary.is_none() || arguments.out.is_some() {
+            data::write(&target, &table)?;
+        }
+        if let Some(summary) = &summary {
+            let names = [model.target_names(), model.given_names()].concat();
+            let own: Vec<f64> = table.iter().flat_map(|row| &row[..names.len()]).copied().collect();
+            summary.write(&names, &[DrawSummary::of(&own, names.len())?], arguments.seed)?;
+        }
         return Ok(());
     }
     let observed = observations::read(&model, &arguments.observations)?;
+    if let Some(summary) = summary.as_ref().filter(|_| arguments.out.is_none()) {
+        let (count, n, seed) = (observed.count, arguments.n, arguments.seed);
+        let found = model.summarise(&observed.values, count, n, seed, &settings)?;
+        report_unsolved(&found.unsolved, n * count, &settings)?;
+        return summary.write(model.target_names(), &found.summaries, seed);
+    }
     let draws = model.sample(&observed.values, observed.count, arguments.n, arguments.seed, &settings)?;
     report_unsolved(&draws.unsolved, arguments.n * observed.count, &settings)?;
 
+    let summaries = match &summary {
+        Some(_) => draws.summaries(model.target_names().len(), observed.count)?,
+        None => Vec::new(),
+    };
     let mut extras = arguments.with.clone();
     if observed.count > 1 && !extras.contains(&Extra::Observation) {
         extras.push(Extra::Observation);
     }
     data::write(&target, &table(&model, &observed, draws, &extras)?)?;
-    Ok(())
+    match &summary {
+        Some(summary) => summary.write(model.target_names(), &summaries, arguments.seed),
+        None => Ok(()),
+    }
 }
 
 /// Warns of draws that are left out; an error where none is left.

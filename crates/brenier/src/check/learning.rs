@@ -4,11 +4,12 @@ use serde::Serialize;
 
 use super::likelihood::{RowScores, robust};
 use super::pairs::{Chosen, HeldOut};
-use super::{CheckEvent, CheckObserver, CheckSettings, Estimate, Likelihood, Stage, thresholds};
+use super::{CheckEvent, CheckObserver, CheckSettings, Likelihood, Stage, thresholds};
 use crate::diagnose::{C2stSettings, Sample, SlicedSettings, c2st, sliced_wasserstein};
 use crate::map::{Method, SampleSettings};
-use crate::train::Stop;
-use crate::{Error, Posterior, Result};
+use crate::statistics::Estimate;
+use crate::train::{Progress, Stop};
+use crate::{Error, Posterior, Result, TrainingScores};
 
 /// Observations at which two models' draws are compared, and those of them that a classifier judges.
 const MEMBER_OBSERVATIONS: usize = 20;
@@ -28,6 +29,83 @@ pub enum Advice {
     Neither,
 }
 
+/// How much better training rows fit than validation rows: validation minus training NLL, standardised nats.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Gap {
+    /// Difference of the means. A row that alone carries its mean is left out: [`crate::statistics::Carrier`].
+    pub mean: f64,
+    /// Difference of the medians; none for [`GapSource::LastSteps`].
+    pub median: Option<f64>,
+    /// Rows left out of the means.
+    pub left_out: usize,
+    /// What it was computed from.
+    pub source: GapSource,
+}
+
+/// Where the figures of a [`Gap`] come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GapSource {
+    /// The rows of the fit, scored with the weights that the model holds.
+    SavedModel,
+    /// Losses of the steps before the best one: an estimate, for models of versions that stored no scores. Each loss is
+    /// that of weights which were left behind at once, so it can be far off.
+    LastSteps,
+}
+
+impl Gap {
+    /// The gap and one standard deviation of chance, from the scores in the model file.
+    fn of_scores(scores: &TrainingScores) -> (Self, f64) {
+        let (train, valid) = (&scores.train.nll, &scores.valid.nll);
+        let gap = Self {
+            mean: valid.robust_mean() - train.robust_mean(),
+            median: Some(valid.median - train.median),
+            left_out: [train, valid].iter().filter(|nll| nll.carrier.is_some()).count(),
+            source: GapSource::SavedModel,
+        };
+        (gap, valid.robust_error().hypot(train.robust_error()))
+    }
+
+    /// An estimate from the tenth of the steps before the best one. None for a COT-Flow, whose training loss has penalties
+    /// in it, and without a history.
+    fn of_history(model: &Posterior) -> Option<Self> {
+        let (header, training) = (model.header(), &model.header().training);
+        let window = training.steps.div_ceil(10);
+        let near = |p: &&Progress| p.step <= training.best_step && p.step + window >= training.best_step;
+        let gaps: Vec<f64> = model.history().iter().filter(near).map(|p| p.valid_nll - p.train_nll).collect();
+        (header.method == Method::PcpMap && !gaps.is_empty()).then(|| Self {
+            mean: mean(&gaps),
+            median: None,
+            left_out: 0,
+            source: GapSource::LastSteps,
+        })
+    }
+
+    /// What stands behind the figure, in words.
+    fn basis(&self, noise: f64) -> String {
+        let mut text = format!("chance: ±{noise:.3}");
+        if let Some(median) = self.median {
+            text.push_str(&format!("; medians differ by {median:.3}"));
+        }
+        match self.left_out {
+            0 => {}
+            1 => text.push_str("; one row that alone would carry its mean is left out"),
+            _ => text.push_str("; two rows that alone would carry their means are left out"),
+        }
+        if self.source == GapSource::LastSteps {
+            text.push_str(
+                "; estimated from the losses of the last steps, which can be far off, because this model file is older \
+                 than the scores of the saved weights: fit again for the true figure",
+            );
+        }
+        text
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
 /// What the training history says.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Learning {
@@ -39,10 +117,9 @@ pub struct Learning {
     pub best_step: u64,
     /// Passes over the training rows.
     pub epochs: f64,
-    /// Validation minus training loss over the tenth of the steps before the best one, standardised nats. None for a
-    /// COT-Flow, whose training loss has penalties in it, and without a history.
-    pub gap: Option<f64>,
-    /// What one standard deviation of chance does to the validation loss: scatter of rows over √rows.
+    /// How much better training rows fit than validation rows, if that can be told.
+    pub gap: Option<Gap>,
+    /// What one standard deviation of chance does to the gap, or without one to the validation loss.
     pub noise: f64,
     /// How much the best validation loss fell in the last fifth of the steps; none without a history.
     pub last_gain: Option<f64>,
@@ -58,17 +135,17 @@ impl Learning {
     pub(super) fn read(model: &Posterior, likelihood: &Likelihood) -> Self {
         let (header, history) = (model.header(), model.history());
         let training = &header.training;
-        let kept = (likelihood.rows - likelihood.failed).max(1) as f64;
-        let scatter = likelihood.target.standardised.standard_error * kept.sqrt();
-        let noise = scatter / (training.valid_rows.max(1) as f64).sqrt();
-        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-        let window = training.steps.div_ceil(10);
-        let near: Vec<_> = history
-            .iter()
-            .filter(|p| p.step <= training.best_step && p.step + window >= training.best_step)
-            .collect();
-        let gap = (header.method == Method::PcpMap && !near.is_empty())
-            .then(|| mean(&near.iter().map(|p| p.valid_nll - p.train_nll).collect::<Vec<_>>()));
+        let (gap, noise) = match &training.scores {
+            Some(scores) => {
+                let (gap, noise) = Gap::of_scores(scores);
+                (Some(gap), noise)
+            }
+            None => {
+                let kept = (likelihood.rows - likelihood.failed).max(1) as f64;
+                let scatter = likelihood.target.standardised.standard_error * kept.sqrt();
+                (Gap::of_history(model), scatter / (training.valid_rows.max(1) as f64).sqrt())
+            }
+        };
         let last_gain = history
             .iter()
             .rev()
@@ -92,25 +169,30 @@ impl Learning {
                  the steps"
             );
             (Advice::MoreTraining, reason)
-        } else if let Some(gap) = gap.filter(|&gap| gaping(gap)) {
+        } else if let Some(gap) = gap.filter(|gap| gaping(gap.mean)) {
             let reason = format!(
-                "training rows fit better than validation rows by {gap:.3} nats (chance: ±{noise:.3}): the {} rows are \
-                 partly learned by heart, so more simulations, or a smaller network, are likelier to help than more \
-                 training",
+                "training rows fit better than validation rows by {:.3} nats ({}): the map is overfitting its {} rows, so \
+                 more simulations, or a smaller network, are likelier to help than more training",
+                gap.mean,
+                gap.basis(noise),
                 training.train_rows
             );
             (Advice::MoreSimulations, reason)
         } else if let Some(rise) = rise.filter(|&rise| gaping(rise)) {
             let reason = format!(
-                "after its best step the validation NLL rose by {rise:.3} nats: training learns the {} rows by heart, so \
-                 more simulations, or a smaller network, are likelier to help than more training",
+                "after its best step the validation NLL rose by {rise:.3} nats: training overfits the {} rows, so more \
+                 simulations, or a smaller network, are likelier to help than more training",
                 training.train_rows
             );
             (Advice::MoreSimulations, reason)
         } else {
             let gap = match gap {
                 Some(gap) => {
-                    format!("training and validation rows fit alike (gap {gap:.3}, chance ±{noise:.3})")
+                    format!(
+                        "training and validation rows fit alike (gap {:.3}, {})",
+                        gap.mean,
+                        gap.basis(noise)
+                    )
                 }
                 None => "validation did not get worse after its best step".to_owned(),
             };

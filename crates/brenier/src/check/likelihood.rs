@@ -4,26 +4,8 @@ use serde::Serialize;
 
 use super::pairs::HeldOut;
 use crate::map::HALF_LOG_TWO_PI;
+use crate::statistics::Estimate;
 use crate::{Error, LogDensities, Posterior, Result};
-
-/// A mean with its standard error.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Estimate {
-    /// The mean.
-    pub mean: f64,
-    /// √(Σ (v − v̄)² / (N (N − 1))).
-    pub standard_error: f64,
-}
-
-impl Estimate {
-    /// Of `values`; the standard error of fewer than two is zero.
-    pub fn of(values: &[f64]) -> Self {
-        let count = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / count.max(1.0);
-        let squares: f64 = values.iter().map(|value| (value - mean) * (value - mean)).sum();
-        Self { mean, standard_error: (squares / (count * (count - 1.0)).max(1.0)).sqrt() }
-    }
-}
 
 /// Mean negative log-likelihoods of one factor, in both units.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -36,10 +18,10 @@ pub struct Scored {
 
 impl Scored {
     fn of(densities: &LogDensities, usable: &[bool]) -> Self {
+        let rows: Vec<usize> = (0..usable.len()).filter(|&row| usable[row]).collect();
         let estimate = |values: &[f64]| {
-            let kept: Vec<f64> =
-                values.iter().zip(usable).filter(|(_, usable)| **usable).map(|(value, _)| -value).collect();
-            Estimate::of(&kept)
+            let kept: Vec<f64> = rows.iter().map(|&row| -values[row]).collect();
+            Estimate::of_rows(&rows, &kept)
         };
         Self { user: estimate(&densities.user), standardised: estimate(&densities.standardised) }
     }
@@ -60,6 +42,8 @@ pub struct Likelihood {
     pub joint: Option<Scored>,
     /// The best mean NLL of the validation rows in training, π(x | y), standardised.
     pub validation: f64,
+    /// Their median NLL; none where the model file does not hold it.
+    pub validation_median: Option<f64>,
     /// Held-out minus validation NLL.
     pub difference: f64,
     /// Its standard error, with rows of equal scatter in both.
@@ -105,6 +89,7 @@ impl Likelihood {
             given: marginal.as_ref().map(|marginal| Scored::of(marginal, &usable)),
             joint,
             validation: training.best_valid_nll,
+            validation_median: training.scores.as_ref().map(|scores| scores.valid.nll.median),
             difference: target.standardised.mean - training.best_valid_nll,
             difference_error: error * (1.0 + ratio).sqrt(),
             baseline: model.target_names().len() as f64 * (HALF_LOG_TWO_PI + 0.5),

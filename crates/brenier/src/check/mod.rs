@@ -42,8 +42,8 @@ mod verdict;
 use serde::{Deserialize, Serialize};
 
 pub use certificates::{Certificates, Inversions, Normalisation, Paths, RoundTrip, Spectrum};
-pub use learning::{Advice, Learning, Member};
-pub use likelihood::{Estimate, Likelihood, Scored};
+pub use learning::{Advice, Gap, GapSource, Learning, Member};
+pub use likelihood::{Likelihood, Scored};
 pub use predictive::{Predictive, PredictiveOutput, PredictiveRow};
 pub use verdict::{Finding, Severity, Topic, Trust, Verdict, quantity_name, thresholds};
 

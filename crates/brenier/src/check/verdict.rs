@@ -31,7 +31,7 @@ pub mod thresholds {
     pub const LOG_DET: f64 = 0.05;
     /// Change of a flow's draws when its steps are doubled, in standard deviations.
     pub const STEP_ERROR: f64 = 0.02;
-    /// Validation minus training loss, in nats, that counts as learning by heart.
+    /// Validation minus training NLL, in nats, that counts as overfitting.
     pub const GAP: f64 = 0.05;
     /// Fall of the validation loss in the last fifth of the steps, in nats, that counts as still learning.
     pub const STILL_FALLING: f64 = 0.01;
@@ -327,14 +327,25 @@ fn likelihood(found: &Check, findings: &mut Findings) {
     let likelihood = &found.likelihood;
     let own = likelihood.target.standardised;
     let n = found.subject.target.len() as f64;
+    // Where one row carries a mean, the median stands beside it, and beside the one it is compared with.
+    let median = |median: Option<f64>| match median.filter(|_| own.carrier.is_some()) {
+        Some(median) => format!(" (median {median:.3})"),
+        None => String::new(),
+    };
     let text = format!(
-        "held-out NLL {:.3} ± {:.3}, validation in training {:.3}, a Gaussian{} {:.3} (standardised)",
+        "held-out NLL {:.3} ± {:.3}{}, validation in training {:.3}{}, a Gaussian{} {:.3} (standardised)",
         own.mean,
         own.standard_error,
+        median(Some(own.median)),
         likelihood.validation,
+        median(likelihood.validation_median),
         if found.subject.given.is_empty() { "" } else { " that ignores the given columns" },
         likelihood.baseline
     );
+    if let Some(carrier) = own.carrier {
+        let text = format!("{}, standardised", carrier.sentence("held-out NLL", &own));
+        findings.add(Severity::Note, Topic::Likelihood, text);
+    }
     let off = likelihood.difference > (3.0 * likelihood.difference_error).max(NLL_DIFFERENCE * n);
     if off {
         let text = format!(

@@ -8,6 +8,7 @@ use super::Posterior;
 use crate::diagnose::SupportScore;
 use crate::fit::FitSettings;
 use crate::map::{Constraint, MapShape, Method, TrainedMap};
+use crate::statistics::Estimate;
 use crate::store::{self, Tensor, TensorValues};
 use crate::train::{Progress, Stop};
 use crate::transform::{GivenTransform, TargetTransform};
@@ -37,6 +38,34 @@ pub struct TrainingSummary {
     pub train_rows: usize,
     /// Rows held out for validation.
     pub valid_rows: usize,
+    /// How likely its rows are under the weights that the model holds; none in models of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scores: Option<TrainingScores>,
+}
+
+/// How likely the rows of a fit are under the weights that were kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrainingScores {
+    /// The rows trained on.
+    pub train: ScoredRows,
+    /// The rows held out for validation.
+    pub valid: ScoredRows,
+}
+
+/// The scores of some rows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScoredRows {
+    /// Rows scored: all, or a random choice of [`ScoredRows::MOST`].
+    pub rows: usize,
+    /// Those of them whose density could not be computed; they are in no mean.
+    pub failed: usize,
+    /// −log π(x | y) of a row, standardised, without any penalty; rows are those of the table, from 0.
+    pub nll: Estimate,
+}
+
+impl ScoredRows {
+    /// Rows that are scored at most.
+    pub const MOST: usize = 10_000;
 }
 
 /// The header document of a model file.

@@ -8,6 +8,7 @@ mod joint;
 mod mode;
 mod standard;
 mod straightness;
+mod summary;
 mod support;
 
 use rand::{RngExt, SeedableRng};
@@ -15,11 +16,12 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 use rayon::prelude::*;
 
-pub use file::{Header, TrainingSummary};
+pub use file::{Header, ScoredRows, TrainingScores, TrainingSummary};
 pub use joint::{JointDraws, JointLogDensities};
 pub use mode::{Mode, ModeSettings, Units};
 pub(crate) use standard::repeated;
 pub use straightness::{StepError, Straightness};
+pub use summary::Summaries;
 pub use support::Distance;
 
 use crate::map::{SampleSettings, TrainedMap};
@@ -124,11 +126,24 @@ impl Posterior {
         seed: u64,
         settings: &SampleSettings,
     ) -> Result<Draws> {
+        self.sample_from(0, given, observations, draws, seed, settings)
+    }
+
+    /// [`sample`](Self::sample) at observations of which the first is the one numbered `first` of many.
+    fn sample_from(
+        &self,
+        first: usize,
+        given: &[f64],
+        observations: usize,
+        draws: usize,
+        seed: u64,
+        settings: &SampleSettings,
+    ) -> Result<Draws> {
         let n = self.header.target_transform.dim();
         let total = observations.checked_mul(draws).filter(|&total| total < u32::MAX as usize);
         let total = total.ok_or_else(|| Error::setting("n", "too many draws for one call"))?;
         let given = self.transform_given(given, observations)?;
-        let z = self.reference(observations, draws, seed);
+        let z = self.reference_from(first, observations, draws, seed);
         let observation: Vec<u32> = (0..total).map(|row| (row / draws.max(1)) as u32).collect();
         let (values, inversion) = self.map.draw(&z, &given, &observation, settings)?;
         let mut draws = Draws {

@@ -3,6 +3,8 @@
 //! Estimates are binned first (each sample shares its weight linearly between its neighbouring grid points), so
 //! their cost hardly depends on the number of samples, and the result not at all on threads or hashing.
 
+use crate::statistics::quantile;
+
 /// `count` equally spaced points from `low` to `high`, both included; `count` is at least 2.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Axis {
@@ -253,14 +255,6 @@ pub fn kernel_density_2d(xs: &[f64], ys: &[f64], weights: Option<&[f64]>, x: Axi
         }
     }
     Field { x, y, values }
-}
-
-/// The quantile at `level` in [0, 1] of `sorted`, interpolated linearly.
-pub(super) fn quantile(sorted: &[f64], level: f64) -> f64 {
-    let position = level * (sorted.len() - 1) as f64;
-    let below = position.floor() as usize;
-    let above = (below + 1).min(sorted.len() - 1);
-    sorted[below] + (position - below as f64) * (sorted[above] - sorted[below])
 }
 
 /// The quantiles of `values` at `levels`; with weights, the cumulative weight is taken as reached half at a sample and

@@ -6,6 +6,7 @@ use super::{Curve, CurvePlot, PALETTE, PairPlot, PictureSize};
 use crate::check::{Check, PredictiveRow, Severity, Trust, quantity_name};
 use crate::diagnose::{Calibration, Quantity, RankCheck};
 use crate::map::{MapShape, Method};
+use crate::statistics::{ColumnSummary, Estimate};
 use crate::train::Stop;
 use crate::transform::Support;
 use crate::{Posterior, Result};
@@ -243,8 +244,9 @@ impl<'a> ReportPage<'a> {
         rows.extend(self.sources.iter().map(|(what, name)| row(what, name.clone())));
         let likelihood = &self.check.likelihood;
         let figures = |name: &str, scored: &crate::check::Scored| {
-            let text = |estimate: crate::check::Estimate| {
-                format!("{:.4} ± {:.4}", estimate.mean, estimate.standard_error)
+            let text = |estimate: Estimate| {
+                let median = estimate.carrier.map(|_| format!(" (median {:.4})", estimate.median));
+                format!("{:.4} ± {:.4}{}", estimate.mean, estimate.standard_error, median.unwrap_or_default())
             };
             vec![name.to_owned(), text(scored.standardised), text(scored.user)]
         };
@@ -296,7 +298,7 @@ impl<'a> ReportPage<'a> {
             }
             blocks.extend(self.place_of(view)?.map(Block::Text));
             blocks.push(Block::Picture(self.pair_plot(view)?));
-            blocks.push(Block::Table(self.summaries(view)));
+            blocks.push(Block::Table(self.summaries(view)?));
             if let Some(row) = &view.predictive {
                 blocks.push(Block::Picture(predictive_picture(self.model.given_names(), row, &view.name)?));
             }
@@ -388,7 +390,7 @@ impl<'a> ReportPage<'a> {
         })
     }
 
-    fn summaries(&self, view: &ObservationView) -> TextTable {
+    fn summaries(&self, view: &ObservationView) -> Result<TextTable> {
         let names = self.model.target_names();
         let n = names.len();
         let mut header: Vec<String> = ["", "mean", "sd", "5 %", "median", "95 %"].map(str::to_owned).into();
@@ -396,27 +398,23 @@ impl<'a> ReportPage<'a> {
         header.extend(view.truth.as_ref().map(|_| "truth".to_owned()));
         let rows = names.iter().enumerate().map(|(j, name)| {
             let mut column: Vec<f64> = view.draws.iter().skip(j).step_by(n).copied().collect();
-            column.sort_by(f64::total_cmp);
-            let rows = column.len() as f64;
-            let mean = column.iter().sum::<f64>() / rows;
-            let square = column.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>();
-            let at = |level: f64| column[(level * (rows - 1.0)).round() as usize];
-            let sd = (square / (rows - 1.0).max(1.0)).sqrt();
+            let own = ColumnSummary::of(&mut column)?;
+            let [low, _, median, _, high] = own.quantiles;
             let mut cells = vec![name.clone()];
-            cells.extend([mean, sd, at(0.05), at(0.5), at(0.95)].map(figure));
+            cells.extend([own.mean, own.sd, low, median, high].map(figure));
             cells.extend(
                 view.mode.iter().chain(&view.truth).filter_map(|point| point.get(j)).map(|&v| figure(v)),
             );
-            cells
+            Ok(cells)
         });
-        TextTable {
+        Ok(TextTable {
             caption: match self.model.given_names().is_empty() {
                 true => format!("Summary of {} draws", view.draws.len() / n),
                 false => format!("Summary of {} draws at {}", view.draws.len() / n, view.name),
             },
             header,
-            rows: rows.collect(),
-        }
+            rows: rows.collect::<Result<_>>()?,
+        })
     }
 
     fn calibration(&self) -> Result<Section> {

@@ -48,6 +48,11 @@ impl Stop {
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
+    /// Something the user should know about the table, before the training, or about the training, after it.
+    Warning {
+        /// In one sentence.
+        text: String,
+    },
     /// A block of a joint map comes next: first the given columns alone, then the target given them.
     Block {
         /// Its number, from 1.

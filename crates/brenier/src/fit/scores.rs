@@ -1,0 +1,72 @@
+//! How likely the rows of a fit are under the weights that were kept: what `check` calls the gap comes from here.
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+
+use crate::map::TrainedMap;
+use crate::posterior::{ScoredRows, TrainingScores};
+use crate::statistics::Estimate;
+use crate::train::Dataset;
+use crate::{Error, Result};
+
+/// Scores of the training and of the validation rows; none where no density can be computed.
+pub(super) fn of_fit(
+    map: &TrainedMap,
+    data: &Dataset,
+    (train_rows, valid_rows): (&[u32], &[u32]),
+    seed: u64,
+) -> Result<Option<TrainingScores>> {
+    let train = score_rows(map, data, train_rows, seed, TRAIN_STREAM)?;
+    let valid = score_rows(map, data, valid_rows, seed, VALID_STREAM)?;
+    Ok(train.zip(valid).map(|(train, valid)| TrainingScores { train, valid }))
+}
+
+/// Streams of the seed that choose the rows to score; those of the epochs count up from 1.
+const TRAIN_STREAM: u64 = u64::MAX;
+const VALID_STREAM: u64 = u64::MAX - 1;
+
+/// How likely `rows` are under the trained map, in double precision; none where no density can be computed.
+fn score_rows(
+    map: &TrainedMap,
+    data: &Dataset,
+    rows: &[u32],
+    seed: u64,
+    stream: u64,
+) -> Result<Option<ScoredRows>> {
+    let chosen: Vec<usize> = match rows.len() <= ScoredRows::MOST {
+        true => rows.iter().map(|&row| row as usize).collect(),
+        false => {
+            let mut rng = ChaCha8Rng::seed_from_u64(seed);
+            rng.set_stream(stream);
+            let mut all = rows.to_vec();
+            let chosen = all.partial_shuffle(&mut rng, ScoredRows::MOST).0;
+            chosen.sort_unstable();
+            chosen.iter().map(|&row| row as usize).collect()
+        }
+    };
+    let wide = |values: &[f32], width: usize, rows: &[usize]| -> Vec<f64> {
+        rows.iter().flat_map(|&row| &values[row * width..(row + 1) * width]).map(|&v| f64::from(v)).collect()
+    };
+    let score = |rows: &[usize]| {
+        let (x, y) = (wide(&data.x, data.target, rows), wide(&data.y, data.given, rows));
+        let mut densities = vec![0.0; rows.len()];
+        map.double().log_density(&x, &y, &mut densities).map(|()| densities)
+    };
+    let densities = match score(&chosen) {
+        // A row that breaks the arithmetic must not take the others with it.
+        Err(Error::Numerical(_)) => chosen
+            .iter()
+            .map(|&row| match score(&[row]) {
+                Err(Error::Numerical(_)) => Ok(f64::NAN),
+                other => other.map(|densities| densities[0]),
+            })
+            .collect::<Result<Vec<f64>>>(),
+        other => other,
+    }?;
+    let (kept, nll): (Vec<usize>, Vec<f64>) =
+        chosen.iter().zip(&densities).filter(|(_, d)| d.is_finite()).map(|(&row, d)| (row, -d)).unzip();
+    let failed = chosen.len() - kept.len();
+    let scored = || ScoredRows { rows: chosen.len(), failed, nll: Estimate::of_rows(&kept, &nll) };
+    Ok((!kept.is_empty()).then(scored))
+}

@@ -1,0 +1,61 @@
+//! Draws in short, at as many observations as one likes: only the summaries are kept.
+
+use rayon::prelude::*;
+
+use super::{Draws, Posterior};
+use crate::Result;
+use crate::map::SampleSettings;
+use crate::statistics::DrawSummary;
+
+/// Numbers that are drawn at a time.
+const AT_ONCE: usize = 4_000_000;
+
+/// Summaries of draws at many observations.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summaries {
+    /// One for each observation.
+    pub summaries: Vec<DrawSummary>,
+    /// Residuals of the draws that could not be computed and are left out: see [`Draws::unsolved`].
+    pub unsolved: Vec<f64>,
+}
+
+impl Posterior {
+    /// Summaries of `draws` draws from π(· | y) at each of `observations` rows of `given`: of those that
+    /// [`sample`](Self::sample) gives for the same seed, up to the tolerance to which draws are solved.
+    ///
+    /// Memory grows with the number of observations and target columns, not with the number of draws.
+    pub fn summarise(
+        &self,
+        given: &[f64],
+        observations: usize,
+        draws: usize,
+        seed: u64,
+        settings: &SampleSettings,
+    ) -> Result<Summaries> {
+        let (n, m) = (self.target_names().len(), self.given_names().len());
+        let each = (AT_ONCE / (n * draws).max(1)).max(1);
+        let mut found = Summaries { summaries: Vec::with_capacity(observations), unsolved: Vec::new() };
+        let mut first = 0;
+        while first < observations {
+            let count = each.min(observations - first);
+            let rows = &given[(first * m).min(given.len())..((first + count) * m).min(given.len())];
+            let draws = self.sample_from(first, rows, count, draws, seed, settings)?;
+            found.summaries.extend(draws.summaries(n, count)?);
+            found.unsolved.extend(draws.unsolved);
+            first += count;
+        }
+        Ok(found)
+    }
+}
+
+impl Draws {
+    /// Summaries of the draws of each of `observations` observations of `n` target columns.
+    pub fn summaries(&self, n: usize, observations: usize) -> Result<Vec<DrawSummary>> {
+        // Observation by observation; of some there may be fewer, where draws were left out.
+        let end = |o: usize| self.observation.partition_point(|&own| own as usize <= o);
+        (0..observations)
+            .into_par_iter()
+            .map(|o| DrawSummary::of(&self.values[o.checked_sub(1).map_or(0, end) * n..end(o) * n], n))
+            .collect()
+    }
+}
