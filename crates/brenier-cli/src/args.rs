@@ -8,7 +8,7 @@ use brenier::map::Method;
 use brenier::map::cot::CotSettings;
 use brenier::map::pcp::{Convexity, Initialisation, OutputActivation, Solver};
 use brenier::train::Schedule;
-use brenier::transform::{ColumnSettings, PcaSettings, Scaling};
+use brenier::transform::{PcaSettings, Scaling, SupportRule};
 use brenier::tune::TuneSettings;
 use brenier::{FitSettings, Units};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -24,28 +24,36 @@ use crate::reproduce_args::{REPRODUCE_HELP, ReproduceCommand};
 
 const AFTER_HELP: &str = "\
 Exit codes:
-  0    success; also a fit that Ctrl-C or --minutes ended early, with its best model saved,
-       and a reader of standard output that closed the pipe
+  0    success; also a fit that Ctrl-C or --minutes ended early with its best
+       model saved, and a broken pipe
   1    unexpected failure: input and output, arithmetic that broke down
   2    bad input or usage: flags, settings, tables, models, paths
-  3, 4 check --strict: usable with care, not to be trusted (calibrate --strict: 3, not calibrated)
-  130  a second Ctrl-C; also the first where there is no result yet (simulate, abc): --resume goes on
+  3, 4 check --strict: usable with care, not to be trusted
+       (calibrate --strict: 3, not calibrated)
+  130  a second Ctrl-C; also the first where there is no result yet (simulate,
+       abc): re-run with --resume to continue
 
 Results go to standard output, everything else to standard error.
 
 Try it without any data:  brenier demo";
 
 const FIT_HELP: &str = "\
-Columns are named as in x1,x2 or x1..x4 (in the table's order), by position as in #1..#4 or #-1, or rest.
+Columns are named as in x1,x2 or x1..x4 (in the table's order), by position as in #1..#4 or #-1, in quotation marks \
+as in '\"a,b\"', or rest. \
 Tables may be .csv, .tsv, .txt, .dat, .parquet, .npy or .npz; - is text on standard input.
 
 Examples:
-  brenier fit simulations.csv --target theta1..theta3 --given rest --out model.brenier
-  brenier fit data.parquet --target rate,share --given y1..y9 --support rate=log \\
-      --support 'share=interval(0,1)' --seed 7 --out model.brenier
-  brenier fit simulations.csv --method cot-flow --target theta1..theta3 --given rest --out flow.brenier
-  brenier fit data.csv --config fit.toml --learning-rate 0.001 --out model.brenier
-  brenier fit data.csv --config fit.toml --out model.brenier --resume     # after an interruption
+  brenier fit simulations.csv --target theta1..theta3 --given rest \\
+      --out model.brenier
+  brenier fit data.parquet --target rate,share --given y1..y9 \\
+      --support rate=log --support 'share=interval(0,1)' --seed 7 \\
+      --out model.brenier
+  brenier fit simulations.csv --method cot-flow --target theta1..theta3 \\
+      --given rest --out flow.brenier
+  brenier fit data.csv --config fit.toml --learning-rate 0.001 \\
+      --out model.brenier
+  # after an interruption
+  brenier fit data.csv --config fit.toml --out model.brenier --resume
 
 A settings file holds the same settings; a flag overrides it:
   target = \"theta1..theta3\"
@@ -58,82 +66,97 @@ A settings file holds the same settings; a flag overrides it:
   batch_size = 128
   learning_rate = 0.002
 
-While it runs, the state is kept in MODEL.checkpoint; it is removed after success and kept when Ctrl-C,
---minutes or a crash ends the fit, so that --resume goes on and ends in the same bits.";
+While it runs, the state is kept in MODEL.checkpoint; it is removed after success and kept when Ctrl-C, \
+--minutes or a crash ends the fit, so that --resume continues and ends in the same bits.";
 
 const TUNE_HELP: &str = "\
-Settings are drawn at random from a search space, laid over those of --config and of the flags, and tried in short
-pilot trainings, one thread each; the best are trained to the end with several seeds, and the model with the best
+Settings are drawn at random from a search space, laid over those of --config and of the flags, and tried in short \
+pilot trainings, one thread each; the best are trained to the end with several seeds, and the model with the best \
 validation NLL is saved. Unpromising pilots are stopped early unless --exact-protocol.
 
 Examples:
   brenier tune data.csv --target x --given rest --minutes 10 --out model.brenier
-  brenier tune train.csv --valid valid.csv --test test.csv --target x --given rest --exact-protocol \\
-      --space uci --out model.brenier
-  brenier tune --method cot-flow --print-space > space.toml       # a space to edit
-  brenier tune data.csv --target x --given rest --space space.toml --out model.brenier
+  brenier tune train.csv --valid valid.csv --test test.csv --target x \\
+      --given rest --exact-protocol --space uci --out model.brenier
+  # a space to edit
+  brenier tune --method cot-flow --print-space > space.toml
+  brenier tune data.csv --target x --given rest --space space.toml \\
+      --out model.brenier
 
 A search space has the shape of a settings file, with lists or ranges in the place of values:
   [network]
   feature_width = [32, 64, 128]
-  context_width = \"halvings\"          # of the feature width, down to the number of given columns
+  # of the feature width, down to the number of given columns
+  context_width = \"halvings\"
   [train]
   batch_size = [32, 64]
   learning_rate = { log_uniform = [1e-3, 1e-2] }
 
---minutes is for the whole search; pilots get at most 40 % of it. Journal, models and results.csv, a table of all
-trainings with every setting, are in MODEL.tune; --resume goes on after an interruption without repeating what was
+--minutes is for the whole search; pilots get at most 40 % of it. Journal, models and results.csv, a table of all \
+trainings with every setting, are in MODEL.tune; --resume continues after an interruption without repeating what was \
 finished.";
 
 const SAMPLE_HELP: &str = "\
 Examples:
   brenier sample model.brenier --at y1=0.3,y2=-1 -n 5000 --out draws.csv
-  brenier sample model.brenier --given observed.csv -n 1000 --seed 3 --out draws.parquet
-  brenier sample flow.brenier --at y=1 -n 1000 --steps 8            # a COT-Flow in fewer steps
-  brenier sample model.brenier --at y=1 -n 10                       # CSV on standard output
+  brenier sample model.brenier --observed observed.csv -n 1000 --seed 3 \\
+      --out draws.parquet
+  # a COT-Flow in fewer steps
+  brenier sample flow.brenier --at y=1 -n 1000 --steps 8
+  # CSV on standard output
+  brenier sample model.brenier --at y=1 -n 10
 
-A model fitted with --joint draws target and given columns together when no observation is named.
-With several observations the first column, observation, is the row (from 1) of the --given table.";
+A model fitted with --joint draws target and given columns together when no observation is named. \
+With several observations the first column, observation, is the row (from 1) of the --observed table.";
 
 const DENSITY_HELP: &str = "\
 Examples:
   brenier density model.brenier test.csv
   brenier density model.brenier test.csv --out densities.parquet
 
-For a model fitted with --joint the densities are those of target and given columns together, with both
+For a model fitted with --joint the densities are those of target and given columns together, with both \
 factors beside them.";
 
 const MODE_HELP: &str = "\
 Examples:
   brenier mode model.brenier --at y1=0.3,y2=-1
-  brenier mode model.brenier --given observed.csv --starts 32 --out modes.csv";
+  brenier mode model.brenier --observed observed.csv --starts 32 --out modes.csv";
 
 const STRAIGHTNESS_HELP: &str = "\
-Straight paths at constant speed cost no more than the straight line between their ends, satisfy the
-Hamilton-Jacobi-Bellman equation (residual 0) and need a single step. The table shows how much a draw
+Straight paths at constant speed cost no more than the straight line between their ends, satisfy the \
+Hamilton-Jacobi-Bellman equation (residual 0) and need a single step. The table shows how much a draw \
 still changes when the number of steps is doubled.
 
 Examples:
   brenier straightness flow.brenier --at y1=0.3,y2=-1
-  brenier straightness flow.brenier --given observed.csv --steps 2,4,8 --json";
+  brenier straightness flow.brenier --observed observed.csv --steps 2,4,8 --json";
 
 const COMPARE_HELP: &str = "\
 Examples:
   brenier compare draws.csv reference.csv
-  brenier compare draws.parquet particles.npz --columns theta1..theta4 --weights-b weight --plot overlay.svg
+  brenier compare draws.parquet particles.npz --columns theta1..theta4 \\
+      --weights-b weight --plot overlay.svg
   brenier compare a.csv b.csv --json | jq .comparison.c2st.accuracy
 
 What the figures mean, and how they are computed: docs/diagnostics.md.
-  C2ST      accuracy of a network that guesses which table a row came from: 0.5 is what you want, 1 the worst
-  MMD       kernel distance; its test permutes the tables' rows (multiplier bootstrap for weighted ones)
-  Wasserstein (W1, sliced)  how far mass must be moved, in the column's units or in standard deviations
+  C2ST         accuracy of a network that guesses which table a row came from:
+               0.5 is what you want, 1 the worst
+  MMD          kernel distance; its test permutes the tables' rows (multiplier
+               bootstrap for weighted ones)
+  Wasserstein  (W1, sliced) how far mass must be moved, in the column's units
+               or in standard deviations
 
-At most 10000 rows of each table take part in C2ST and 2000 in the MMD test, chosen at random; the distances use
+At most 10000 rows of each table take part in C2ST and 2000 in the MMD test, chosen at random; the distances use \
 all rows.";
 
 const COMPLETIONS_HELP: &str = "\
 Example:
   brenier completions bash > ~/.local/share/bash-completion/completions/brenier";
+
+const MAN_HELP: &str = "\
+Examples:
+  brenier man | man -l -
+  brenier man --dir ~/.local/share/man/man1";
 
 const INFO_HELP: &str = "\
 Examples:
@@ -141,7 +164,7 @@ Examples:
   brenier info model.brenier --json | jq .training";
 
 const DEMO_HELP: &str = "\
-Simulates a predator-prey process, learns the posterior of its four rates, looks at two observed paths, checks the map
+Simulates a predator-prey process, learns the posterior of its four rates, looks at two observed paths, checks the map \
 and writes report.html, a page with pictures and a verdict, beside tables and the model. A minute or two on two cores.
 
 Examples:
@@ -151,7 +174,8 @@ Examples:
 const DATA_HELP: &str = "\
 Examples:
   brenier data fetch uci --dir uci
-  brenier data prepare uci/parkinsons.csv --drop subject,age,sex --max-correlation 0.98 --out parkinsons.csv
+  brenier data prepare uci/parkinsons.csv --drop subject,age,sex \\
+      --max-correlation 0.98 --out parkinsons.csv
   brenier data split parkinsons.csv --protocol sklearn --seed 42";
 
 const FETCH_HELP: &str = "\
@@ -159,31 +183,41 @@ Examples:
   brenier data fetch uci --dir uci
   brenier data fetch uci --dir uci --dataset yacht,energy
 
-The tables are written as DIR/NAME.csv once their values have been checked. After an interruption the same command
-goes on where the download broke; tables that are there already are checked and kept.";
+The tables are written as DIR/NAME.csv once their values have been checked. After an interruption the same command \
+continues where the download broke; tables that are there already are checked and kept.";
 
 const PREPARE_HELP: &str = "\
 Examples:
   brenier data prepare raw.csv --drop id,label --out table.csv
-  brenier data prepare raw.csv --drop '#1..#3' --max-correlation 0.98 --out table.parquet
+  brenier data prepare raw.csv --drop '#1..#3' --max-correlation 0.98 \\
+      --out table.parquet
 
---max-correlation: while any pair of columns has a Pearson correlation above the limit (signed, not absolute), the
+--max-correlation: while any pair of columns has a Pearson correlation above the limit (signed, not absolute), the \
 first column that is part of such a pair is left out. Columns named by --drop may hold text.";
 
 const SPLIT_HELP: &str = "\
 Examples:
   brenier data split table.csv --seed 7 --out-prefix parts/table
-  brenier data split table.csv --protocol sklearn --seed 42 --rows rows.csv
+  brenier data split table.csv --protocol sklearn --seed 42 \\
+      --assignment rows.csv
 
-Writes PREFIX-train, PREFIX-valid and PREFIX-test; a part of 0 is not written. The protocol sklearn gives the rows
-that scikit-learn's train_test_split(..., random_state=SEED) gives when applied twice, test rows first, in its order;
+Writes PREFIX-train, PREFIX-valid and PREFIX-test; a part of 0 is not written. The protocol sklearn gives the rows \
+that scikit-learn's train_test_split(..., random_state=SEED) gives when applied twice, test rows first, in its order; \
 brenier's own keeps the table's order.";
 
 /// Conditional optimal transport: learn a posterior from a table of pairs (x, y), then sample, score and
 /// maximise it at any y.
 #[derive(Parser)]
-#[command(name = "brenier", version, after_help = AFTER_HELP, arg_required_else_help = true)]
+#[command(
+    name = "brenier",
+    version,
+    propagate_version = true,
+    after_help = AFTER_HELP,
+    arg_required_else_help = true
+)]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) everywhere: GlobalArguments,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -253,22 +287,37 @@ pub(crate) enum Command {
     /// Print a completion script for a shell
     #[command(after_help = COMPLETIONS_HELP)]
     Completions(CompletionsArguments),
+    /// Print the man page, or write those of all commands
+    #[command(after_help = MAN_HELP)]
+    Man(ManArguments),
 }
 
+/// What every command takes.
 #[derive(Args)]
-pub(crate) struct ThreadArguments {
-    /// Threads to use; 0 or none means all cores. The results do not depend on it
-    #[arg(long, value_name = "N")]
+pub(crate) struct GlobalArguments {
+    /// Print only errors, warnings and results: no progress, no notes
+    #[arg(long, short, global = true, help_heading = "Global options")]
+    pub(crate) quiet: bool,
+    /// Number of threads [default: all cores]; results are identical for any number
+    #[arg(long, value_name = "N", global = true, help_heading = "Global options")]
     pub(crate) threads: Option<usize>,
+}
+
+/// A result as JSON.
+#[derive(Args)]
+pub(crate) struct JsonArguments {
+    /// Print the result as JSON, or write it to FILE as well (--json=FILE, or as the last flag)
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(Args)]
 pub(crate) struct ObservationArguments {
-    /// Table with the model's given columns, one observation a row; other columns are ignored
-    #[arg(long, value_name = "TABLE", conflicts_with = "at")]
-    pub(crate) given: Option<PathBuf>,
-    /// One observation: a value for every given column
-    #[arg(long, value_name = "NAME=VALUE,…", value_delimiter = ',', allow_hyphen_values = true)]
+    /// Table with the model's given columns, one observation per row; other columns are ignored
+    #[arg(long, alias = "given", value_name = "TABLE", conflicts_with = "at")]
+    pub(crate) observed: Option<PathBuf>,
+    /// One observation: a value for each given column, named as for --target: y1=0.3, '"a,b"=1', '#2=0', y1..y3=0
+    #[arg(long, value_name = "NAME=VALUE,…", allow_hyphen_values = true)]
     pub(crate) at: Vec<String>,
 }
 
@@ -288,20 +337,15 @@ pub(crate) struct FitArguments {
     /// Table to score after the fit
     #[arg(long, value_name = "TABLE")]
     pub(crate) test: Option<PathBuf>,
-    /// Go on from MODEL.checkpoint if there is one
+    /// Continue from MODEL.checkpoint if there is one
     #[arg(long)]
     pub(crate) resume: bool,
     /// Seconds between checkpoints
     #[arg(long, value_name = "S", default_value_t = 30.0)]
     pub(crate) checkpoint_seconds: f64,
-    /// Write every event of the training to this file, one JSON object a line
+    /// Write every event of the training to this file, one JSON object per line
     #[arg(long, value_name = "FILE.jsonl")]
     pub(crate) log: Option<PathBuf>,
-    /// Print errors and warnings only
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
-    #[command(flatten)]
-    pub(crate) threads: ThreadArguments,
     #[command(flatten)]
     pub(crate) settings: SettingFlags,
 }
@@ -326,14 +370,9 @@ pub(crate) struct TuneArguments {
     /// Leave out rows with missing or infinite values instead of stopping
     #[arg(long)]
     pub(crate) drop_missing: bool,
-    /// Go on with the search in MODEL.tune if there is one
+    /// Continue the search in MODEL.tune if there is one
     #[arg(long)]
     pub(crate) resume: bool,
-    /// Print errors and warnings only
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
-    #[command(flatten)]
-    pub(crate) threads: ThreadArguments,
     /// Search space: default, uci or paper (as published), or a TOML file
     #[arg(long, value_name = "NAME|FILE", default_value = "default", help_heading = "Search")]
     pub(crate) space: String,
@@ -390,9 +429,10 @@ pub(crate) struct SettingFlags {
     /// Learn the distribution of the given columns too: joint densities and joint draws
     #[arg(long, help_heading = "Columns")]
     joint: bool,
-    /// Values a column may take: log, interval(a,b), log-interval(a,b) or real; may be repeated
-    #[arg(long, value_name = "COLUMN=SUPPORT", help_heading = "Columns")]
-    support: Vec<ColumnSettings>,
+    /// Values that columns may take: log, interval(a,b), log-interval(a,b) or real, as in rate=log or
+    /// theta_1..theta_4=log; may be repeated, and the last one for a column counts
+    #[arg(long, value_name = "COLUMNS=SUPPORT", help_heading = "Columns")]
+    support: Vec<SupportRule>,
     /// Centring and scaling of the columns [default: standard]
     #[arg(long, help_heading = "Columns", value_parser = one_of::<Scaling>(&["standard", "robust", "none"]))]
     scaling: Option<Scaling>,
@@ -443,13 +483,13 @@ pub(crate) struct SettingFlags {
     /// Seed of split, initial weights and batches [default: 0]
     #[arg(long, value_name = "N", help_heading = "Training")]
     seed: Option<u64>,
-    /// Rows a step [default: by method and table]
+    /// Rows per step [default: by method and table]
     #[arg(long, value_name = "ROWS", help_heading = "Training")]
     batch_size: Option<usize>,
     /// Step size at the start [default: by method]
     #[arg(long, value_name = "RATE", help_heading = "Training")]
     learning_rate: Option<f64>,
-    /// Passes over the training rows at the most [default: 1000]
+    /// Passes over the training rows at most [default: 1000]
     #[arg(long, value_name = "N", help_heading = "Training")]
     epochs: Option<u32>,
     /// Steps between validations [default: by the number of validation rows]
@@ -474,7 +514,7 @@ pub(crate) struct SettingFlags {
     /// Part of the rows held out for validation [default: 0.1]
     #[arg(long, value_name = "PART", help_heading = "Training")]
     valid_fraction: Option<f64>,
-    /// Rows held out for validation at the most [default: 20000]
+    /// Rows held out for validation at most [default: 20000]
     #[arg(long, value_name = "ROWS", help_heading = "Training")]
     max_valid_rows: Option<usize>,
     /// Decoupled weight decay [default: 0]
@@ -500,10 +540,8 @@ impl SettingFlags {
         }
         fill(&mut settings.target, self.target);
         fill(&mut settings.given, self.given);
-        for column in self.support {
-            settings.support.retain(|own| own.name != column.name);
-            settings.support.push(column);
-        }
+        // The last one for a column counts.
+        settings.support.extend(self.support);
         set(&mut settings.scaling, self.scaling);
         fill(&mut settings.pca, self.pca);
         settings.joint |= self.joint;
@@ -569,14 +607,12 @@ pub(crate) struct SampleArguments {
     /// PCP-Map: largest residual that counts as solved [default: 1e-6]
     #[arg(long, value_name = "RESIDUAL")]
     pub(crate) tolerance: Option<f64>,
-    #[command(flatten)]
-    pub(crate) threads: ThreadArguments,
 }
 
 /// A column of `sample` beside the draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Extra {
-    /// The row, from 1, of the given table
+    /// The row, from 1, of the table of observations
     Observation,
     /// What the solver left of the equation
     Residual,
@@ -600,8 +636,6 @@ pub(crate) struct DensityArguments {
     /// Leave out rows with missing or infinite values instead of stopping
     #[arg(long)]
     pub(crate) drop_missing: bool,
-    #[command(flatten)]
-    pub(crate) threads: ThreadArguments,
 }
 
 #[derive(Args)]
@@ -614,7 +648,7 @@ pub(crate) struct ModeArguments {
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(crate) starts: usize,
     /// Density to maximise; they differ when a column has a support such as log [default: user]
-    #[arg(long, value_parser = one_of::<Units>(&["user", "standardised"]))]
+    #[arg(long = "density", alias = "units", value_name = "UNITS", value_parser = one_of::<Units>(&["user", "standardised"]))]
     pub(crate) units: Option<Units>,
     /// Seed of the draws to start from
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -622,8 +656,6 @@ pub(crate) struct ModeArguments {
     /// Write the points to this table; - is CSV on standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) threads: ThreadArguments,
 }
 
 #[derive(Args)]
@@ -641,11 +673,8 @@ pub(crate) struct StraightnessArguments {
     /// Seed of the draws
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
-    /// The same, as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) threads: ThreadArguments,
+    pub(crate) json: JsonArguments,
 }
 
 #[derive(Args)]
@@ -680,26 +709,22 @@ pub(crate) struct CompareArguments {
     /// Draw both tables into one pair plot, .svg or .png
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
-    /// Everything, as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) json: JsonArguments,
     /// Leave out rows with missing or infinite values instead of stopping
     #[arg(long)]
     pub(crate) drop_missing: bool,
     /// Seed of folds, networks, permutations and directions
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
-    #[command(flatten)]
-    pub(crate) threads: ThreadArguments,
 }
 
 #[derive(Args)]
 pub(crate) struct InfoArguments {
     /// Model file
     pub(crate) model: PathBuf,
-    /// Everything, as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) json: JsonArguments,
 }
 
 #[derive(Subcommand)]
@@ -729,9 +754,6 @@ pub(crate) struct FetchArguments {
     /// Server to download from [default: https://archive.ics.uci.edu]
     #[arg(long, value_name = "URL")]
     pub(crate) mirror: Option<String>,
-    /// Print errors and warnings only
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
 }
 
 #[derive(Args)]
@@ -775,8 +797,8 @@ pub(crate) struct SplitArguments {
     #[arg(long, default_value = "brenier", value_parser = one_of::<SplitProtocol>(&["brenier", "sklearn"]))]
     pub(crate) protocol: SplitProtocol,
     /// Write which row, from 0, went into which set to this CSV file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) rows: Option<PathBuf>,
+    #[arg(long, alias = "rows", value_name = "FILE")]
+    pub(crate) assignment: Option<PathBuf>,
     /// Leave out rows with missing or infinite values instead of stopping
     #[arg(long)]
     pub(crate) drop_missing: bool,
@@ -797,22 +819,30 @@ pub(crate) struct DemoArguments {
     #[arg(long, value_name = "DIR", default_value = "demo")]
     pub(crate) out: PathBuf,
     /// Simulations to learn from, fewer for a quick look
-    #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(100..))]
+    #[arg(
+        short = 'n',
+        long,
+        value_name = "N",
+        default_value_t = 50_000,
+        value_parser = clap::value_parser!(u64).range(100..)
+    )]
     pub(crate) rows: u64,
     /// Passes over them
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) epochs: u32,
-    /// Print errors and warnings only
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
-    #[command(flatten)]
-    pub(crate) threads: ThreadArguments,
 }
 
 #[derive(Args)]
 pub(crate) struct CompletionsArguments {
     /// The shell
     pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Args)]
+pub(crate) struct ManArguments {
+    /// Write the pages of all commands into this folder; made if it does not exist
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
 }
 
 /// Two numbers with a comma between them, the first above zero.

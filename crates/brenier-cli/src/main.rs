@@ -5,6 +5,8 @@ mod check_args;
 mod commands;
 mod config;
 mod failure;
+#[cfg(test)]
+mod grammar;
 mod model_args;
 mod models;
 mod observations;
@@ -21,7 +23,6 @@ use clap::Parser;
 use args::{Arguments, Command};
 use failure::{Failure, UNEXPECTED};
 use plot_args::PlotCommand;
-use reproduce_args::ReproduceCommand;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -29,7 +30,9 @@ fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|panic| {
         output::error(&format!("this is a mistake in brenier, please report it: {panic}").replace('\n', " "));
     }));
-    let result = catch_unwind(AssertUnwindSafe(|| run(arguments.command)));
+    output::set_quiet(arguments.everywhere.quiet);
+    let threads = arguments.everywhere.threads;
+    let result = catch_unwind(AssertUnwindSafe(|| run(arguments.command, threads)));
     match result {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(failure)) => {
@@ -42,30 +45,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> Result<(), Failure> {
+fn run(command: Command, threads: Option<usize>) -> Result<(), Failure> {
     let threads = match &command {
-        Command::Fit(fit) => fit.threads.threads,
-        Command::Tune(tune) => tune.threads.threads,
-        Command::Sample(sample) => sample.threads.threads,
-        Command::Density(density) => density.threads.threads,
-        Command::Mode(mode) => mode.threads.threads,
-        Command::Straightness(straightness) => straightness.threads.threads,
-        Command::Compare(compare) => compare.threads.threads,
-        Command::Check(check) => check.checking.threads.threads,
-        Command::Report(report) => report.checking.threads.threads,
-        Command::Calibrate(calibrate) => calibrate.threads.threads,
-        Command::Demo(demo) => demo.threads.threads,
-        Command::Plot { command } => match command {
-            PlotCommand::Predictive(predictive) => predictive.threads.threads,
-            PlotCommand::Pairs(_) | PlotCommand::Curves(_) => Some(1),
-        },
-        Command::Simulate(simulate) => simulate.threads.threads,
-        Command::Abc(abc) => abc.threads.threads,
-        Command::Reproduce { command } => match command {
-            ReproduceCommand::Uci(uci) => uci.threads.threads,
-            ReproduceCommand::LotkaVolterra(experiment) => experiment.threads.threads,
-        },
-        Command::Info(_) | Command::Data { .. } | Command::Completions(_) => Some(1),
+        // Nothing is shared out there.
+        Command::Info(_) | Command::Data { .. } | Command::Completions(_) | Command::Man(_) => Some(1),
+        Command::Plot { command: PlotCommand::Pairs(_) | PlotCommand::Curves(_) } => Some(1),
+        _ => threads,
     };
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(threads.unwrap_or(0))
@@ -91,5 +76,6 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Abc(arguments) => commands::abc::run(&arguments),
         Command::Reproduce { command } => commands::reproduce::run(&command),
         Command::Completions(arguments) => commands::completions::run(&arguments),
+        Command::Man(arguments) => commands::man::run(&arguments),
     })
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::data::{Pick, Selection, Split, Table, resolve_pair};
+use crate::data::{Pick, Selection, Split, Table, resolve_pair, short_name};
 use crate::diagnose::SupportScore;
 use crate::map::cot::{CotMap, CotSettings, CotShape};
 use crate::map::pcp::{Convexity, Initialisation, OutputActivation, PcpMap, PcpShape};
@@ -13,7 +13,7 @@ use crate::map::{MapShape, Method, Trainable, TrainedMap};
 use crate::posterior::{Header, Posterior, TrainingSummary};
 use crate::train::{self, Checkpoint, Control, Dataset, Event, Observer, TrainSettings};
 use crate::transform::{
-    ColumnSettings, GivenSettings, GivenTransform, PcaSettings, Rows, Scaling, TargetSettings,
+    ColumnSettings, GivenSettings, GivenTransform, PcaSettings, Rows, Scaling, SupportRule, TargetSettings,
     TargetTransform,
 };
 use crate::{Error, Result};
@@ -32,6 +32,7 @@ pub struct NetworkSettings {
     /// there are very many given columns.
     pub embedding: Vec<usize>,
     /// PCP-Map: activation of the network's output.
+    #[serde(alias = "output_activation")]
     pub output: OutputActivation,
     /// PCP-Map: how the parameters start.
     pub initialisation: Initialisation,
@@ -49,8 +50,8 @@ pub struct FitSettings {
     pub target: Option<Selection>,
     /// The columns y it is conditioned on; none for an unconditional map.
     pub given: Option<Selection>,
-    /// Supports of columns, as in `rate=log` or `p=interval(0,1)`.
-    pub support: Vec<ColumnSettings>,
+    /// Supports of columns, as in `rate=log`, `p=interval(0,1)` or `x1..x4=log`; the last for a column counts.
+    pub support: Vec<SupportRule>,
     /// Scaling of the columns.
     pub scaling: Scaling,
     /// Principal components of the given columns: a count, or a fraction of the variance to keep.
@@ -84,6 +85,31 @@ impl FitSettings {
         Ok((target, given))
     }
 
+    /// The same with every column by its name, given the `names` of the table: in a table with fewer columns, ranges
+    /// and positions would mean others.
+    pub fn named(&self, names: &[String]) -> Result<Self> {
+        let (target, given) = self.columns(names)?;
+        let by_name = |columns: &[usize]| {
+            Selection::Columns(columns.iter().map(|&column| Pick::Name(names[column].clone())).collect())
+        };
+        let support = SupportRule::resolve(&self.support, names)?;
+        for column in &support {
+            if !target.iter().chain(&given).any(|&place| names[place] == column.name) {
+                let name = short_name(&column.name);
+                return Err(Error::setting(
+                    "support",
+                    format!("\"{name}\" is neither a target nor a given column"),
+                ));
+            }
+        }
+        Ok(Self {
+            target: Some(by_name(&target)),
+            given: (!given.is_empty()).then(|| by_name(&given)),
+            support: support.into_iter().map(SupportRule::from).collect(),
+            ..self.clone()
+        })
+    }
+
     /// An error for settings that only the other method has.
     pub(crate) fn validate(&self) -> Result<()> {
         self.train.validate()?;
@@ -103,7 +129,7 @@ impl FitSettings {
         self.flow.validate()?;
         let foreign = [
             ("context_width", network.context_width.is_some()),
-            ("output", network.output != default.output),
+            ("output_activation", network.output != default.output),
             ("initialisation", network.initialisation != default.initialisation),
             ("unconditional", network.unconditional.is_some()),
         ];
@@ -226,6 +252,7 @@ pub fn fit_split(
             table.rows()
         )));
     }
+    let settings = &FitSettings { support: settings.named(table.names())?.support, ..settings.clone() };
     if !settings.joint {
         return fit_block(table, train_rows, valid_rows, settings, control);
     }
@@ -242,7 +269,7 @@ pub fn fit_split(
     let marginal = FitSettings {
         target: Some(Selection::Columns(names.iter().cloned().map(Pick::Name).collect())),
         given: None,
-        support: settings.support.iter().filter(|column| names.contains(&column.name)).cloned().collect(),
+        support: supports(settings, &table, &given)?.into_iter().map(SupportRule::from).collect(),
         pca: None,
         joint: false,
         network: NetworkSettings { embedding: Vec::new(), ..settings.network.clone() },
@@ -290,7 +317,8 @@ fn fit_block(
     let (target_names, given_names) = (table.names_of(&target_columns), table.names_of(&given_columns));
     let mut warnings = table_warnings(&table, &target_columns, &given_columns)?;
 
-    let (target_support, given_support) = supports(settings, &target_names, &given_names)?;
+    let target_support = supports(settings, &table, &target_columns)?;
+    let given_support = supports(settings, &table, &given_columns)?;
     let rows = TrainingRows { table: &table, columns: &target_columns, rows: train_rows };
     let target_settings = TargetSettings { columns: target_support, scaling: settings.scaling };
     let target_transform = TargetTransform::fit(&target_names, &target_settings, &rows)?;
@@ -337,7 +365,7 @@ fn fit_block(
     };
     if outcome.stop == train::Stop::Diverged {
         warnings.push(
-            "the training loss was not finite again and again; the best weights before that were kept \
+            "the training loss repeatedly became NaN or infinite; the best weights before that were kept \
              (a lower --learning-rate or --scaling robust may help)"
                 .into(),
         );
@@ -398,13 +426,13 @@ fn identity(settings: &FitSettings, data_sha256: &str) -> String {
 fn table_warnings(table: &Table, target: &[usize], given: &[usize]) -> Result<Vec<String>> {
     let mut warnings = Vec::new();
     for (a, b) in table.duplicate_columns() {
-        let (first, second) = (&table.names()[a], &table.names()[b]);
+        let (first, second) = (short_name(&table.names()[a]), short_name(&table.names()[b]));
         let both_target = target.contains(&a) && target.contains(&b);
         let crossing = target.contains(&a) != target.contains(&b);
         let all = target.iter().chain(given);
         if both_target {
             return Err(Error::Columns(format!(
-                "the target columns {first} and {second} are equal in every row: their joint density does not \
+                "the target columns \"{first}\" and \"{second}\" are equal in every row: their joint density does not \
                  exist; leave one of them out of --target"
             )));
         } else if crossing && all.clone().any(|c| c == &a) && all.clone().any(|c| c == &b) {
@@ -420,23 +448,11 @@ fn table_warnings(table: &Table, target: &[usize], given: &[usize]) -> Result<Ve
     Ok(warnings)
 }
 
-/// The supports of the target's and of the given columns; a name in neither is an error.
-fn supports(
-    settings: &FitSettings,
-    target: &[String],
-    given: &[String],
-) -> Result<(Vec<ColumnSettings>, Vec<ColumnSettings>)> {
-    for column in &settings.support {
-        if !target.contains(&column.name) && !given.contains(&column.name) {
-            return Err(Error::setting(
-                "support",
-                format!("{} is neither a target nor a given column", column.name),
-            ));
-        }
-    }
-    let of =
-        |names: &[String]| settings.support.iter().filter(|c| names.contains(&c.name)).cloned().collect();
-    Ok((of(target), of(given)))
+/// The supports declared for some of the table's columns.
+fn supports(settings: &FitSettings, table: &Table, columns: &[usize]) -> Result<Vec<ColumnSettings>> {
+    let mut all = SupportRule::resolve(&settings.support, table.names())?;
+    all.retain(|column| columns.iter().any(|&place| table.names()[place] == column.name));
+    Ok(all)
 }
 
 /// Training and validation rows by the seed.

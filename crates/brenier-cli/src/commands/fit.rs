@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use brenier::data::{self, Missing, Pick, ReadOptions, Selection, Table};
+use brenier::data::{self, Missing, ReadOptions, Table};
 use brenier::train::{Checkpoint, Stop};
-use brenier::{FitControl, FitSettings, Posterior};
+use brenier::{Error, FitControl, FitSettings, Posterior};
 
 use super::{density, info};
 use crate::args::FitArguments;
@@ -45,9 +45,9 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
     let every = Duration::try_from_secs_f64(arguments.checkpoint_seconds).map_err(|_| {
         Failure::Usage(format!("--checkpoint-seconds: {} is not a time", arguments.checkpoint_seconds))
     })?;
-    output::check_writable(&arguments.out)?;
+    output::check_model(&arguments.out)?;
 
-    let missing = if arguments.drop_missing { Missing::DropRows } else { Missing::Fail };
+    let missing = Missing::dropped_if(arguments.drop_missing);
     let options = ReadOptions { missing, ..ReadOptions::default() };
     let table = read(&arguments.table, &options, &mut settings)?;
     let test = match &arguments.test {
@@ -55,15 +55,17 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
         None => None,
     };
 
-    let checkpoint = checkpoint(&arguments.out, arguments.resume, every, arguments.quiet)?;
+    let checkpoint = checkpoint(&arguments.out, arguments.resume, every, output::quiet())?;
     let resuming = checkpoint.as_ref().is_some_and(|plan| plan.resume && plan.path.exists());
-    let mut observers = FanOut(vec![progress::screen(arguments.quiet, settings.train.minutes)]);
+    let mut observers = FanOut(vec![progress::screen(output::quiet(), settings.train.minutes)]);
     if let Some(path) = &arguments.log {
         observers.0.push(Box::new(JsonLog::create(path, resuming)?));
     }
     let stop = stop_on_interrupt()?;
     let kept = checkpoint.as_ref().map(|plan| plan.path.clone());
-    let fitted = brenier::fit(table, &settings, FitControl { observer: &mut observers, stop, checkpoint })?;
+    let control = FitControl { observer: &mut observers, stop, checkpoint };
+    let fitted = brenier::fit(table, &settings, control)
+        .map_err(|error| Failure::from(error).of_table(&arguments.table))?;
     drop(observers);
     for text in &fitted.warnings {
         output::warning(text);
@@ -77,7 +79,7 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
     if let Some(path) = kept.as_ref().filter(|_| !resumable) {
         let _ = std::fs::remove_file(path);
     }
-    if !arguments.quiet {
+    if !output::quiet() {
         output::result(&summary(&model, &arguments.out, kept.as_deref().filter(|_| resumable)))?;
     }
     if let Some(test) = test {
@@ -90,17 +92,17 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
 /// Reads the columns that the settings select, and writes their names into the settings: in the smaller table
 /// ranges and positions would mean other columns.
 pub(crate) fn read(path: &Path, options: &ReadOptions, settings: &mut FitSettings) -> Result<Table, Failure> {
-    let mut selected = None;
+    let mut named = None;
     let read = data::read(path, options, |names| {
         let (target, given) = settings.columns(names)?;
-        let pick = |columns: &[usize]| columns.iter().map(|&c| Pick::Name(names[c].clone())).collect();
-        let all = [target.as_slice(), &given].concat();
-        selected = Some((pick(&target), pick(&given)));
-        Ok(all)
+        named = Some(settings.named(names)?);
+        Ok([target, given].concat())
+    })
+    .map_err(|error| match error {
+        Error::Columns(problem) => Error::table(path, problem),
+        other => other,
     })?;
-    let (target, given): (Vec<Pick>, Vec<Pick>) = selected.unwrap_or_default();
-    settings.target = Some(Selection::Columns(target));
-    settings.given = (!given.is_empty()).then_some(Selection::Columns(given));
+    *settings = named.unwrap_or_default();
     output::noticed(path, &read);
     Ok(read.table)
 }
@@ -126,9 +128,9 @@ fn checkpoint(out: &Path, resume: bool, every: Duration, quiet: bool) -> Result<
             // An earlier run's state may be hours of work.
             let old = beside(&path, ".old");
             std::fs::rename(&path, &old)
-                .map_err(|source| brenier::Error::io(&path, "set the old checkpoint aside", source))?;
+                .map_err(|source| Error::io(&path, "set the old checkpoint aside", source))?;
             output::warning(&format!(
-                "{} of an unfinished fit is now {}; --resume would have gone on from it",
+                "{} of an unfinished fit is now {}; --resume would have continued it",
                 path.display(),
                 old.display()
             ));
@@ -146,7 +148,7 @@ fn summary(model: &Posterior, out: &Path, checkpoint: Option<&Path>) -> String {
         Stop::Epochs => "the last epoch was reached; with more --epochs it may still improve",
         Stop::Minutes => "the time was used up; it may still improve",
         Stop::Interrupted => "Ctrl-C; it may still improve",
-        Stop::Diverged => "the loss was not finite again and again",
+        Stop::Diverged => "the loss repeatedly became NaN or infinite",
     };
     let mut text = format!(
         "target          {}\n\
@@ -170,7 +172,9 @@ fn summary(model: &Posterior, out: &Path, checkpoint: Option<&Path>) -> String {
     );
     if let Some(path) = checkpoint {
         let path = path.display();
-        text.push_str(&format!("checkpoint      {path} (the same command with --resume goes on)\n"));
+        text.push_str(&format!(
+            "checkpoint      {path} (re-run the same command with --resume to continue)\n"
+        ));
     }
     text
 }

@@ -62,12 +62,12 @@ fn asked_for(
     arguments: &ReportArguments,
 ) -> Result<Option<Vec<ObservationView>>, Failure> {
     let flags = &arguments.observations;
-    if flags.given.is_none() && flags.at.is_empty() {
+    if flags.observed.is_none() && flags.at.is_empty() {
         return Ok(None);
     }
     if !arguments.rows.is_empty() {
         return Err(Failure::Usage(
-            "--row names rows of the held-out table: leave it out with --given and --at".to_owned(),
+            "--row names rows of the held-out table: leave it out with --observed and --at".to_owned(),
         ));
     }
     let observed = observations::read(model, flags)?;
@@ -77,7 +77,7 @@ fn asked_for(
             observed.count
         )));
     }
-    let truth = match &flags.given {
+    let truth = match &flags.observed {
         Some(path) => truths(path, model.target_names(), observed.count),
         None => None,
     };
@@ -155,7 +155,7 @@ fn completed(
         view.mode = Some(mode.point);
     }
     if let Some(simulator) = &checked.simulator {
-        let mut screen = Screen::new(arguments.checking.quiet);
+        let mut screen = Screen::new(output::quiet());
         let found = Predictive::at(model, &given, simulator.simulator(), &settings, &mut screen)?;
         for row in found.rows {
             let place = row.row;

@@ -7,7 +7,7 @@ use brenier::{Draws, JointDraws, Posterior};
 use crate::args::{Extra, SampleArguments};
 use crate::failure::Failure;
 use crate::observations::{self, Observations};
-use crate::output;
+use crate::{output, progress};
 
 pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
     let target = output::destination(arguments.out.as_deref());
@@ -27,20 +27,30 @@ pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
                 .to_owned(),
         ));
     }
-    let nowhere = arguments.observations.given.is_none() && arguments.observations.at.is_empty();
+    let nowhere = arguments.observations.observed.is_none() && arguments.observations.at.is_empty();
     if nowhere && model.marginal().is_some() {
+        let waiting = progress::waiting(format!("drawing {}", arguments.n));
         let draws = model.sample_joint(arguments.n, arguments.seed, &settings)?;
         data::write(&target, &joint_table(&model, draws, &arguments.with)?)?;
+        drop(waiting);
+        output::wrote(&output::count(arguments.n, "joint draw"), &target);
         return Ok(());
     }
     let observed = observations::read(&model, &arguments.observations)?;
-    let draws = model.sample(&observed.values, observed.count, arguments.n, arguments.seed, &settings)?;
+    let count = arguments.n.saturating_mul(observed.count);
+    let waiting = progress::waiting(format!("drawing {count}"));
+    let draws = model
+        .sample(&observed.values, observed.count, arguments.n, arguments.seed, &settings)
+        .map_err(|error| observed.failed(error))?;
 
     let mut extras = arguments.with.clone();
     if observed.count > 1 && !extras.contains(&Extra::Observation) {
         extras.push(Extra::Observation);
     }
     data::write(&target, &table(&model, &observed, draws, &extras)?)?;
+    drop(waiting);
+    let draws = output::count(count, "draw");
+    output::wrote(&format!("{draws} at {}", output::count(observed.count, "observation")), &target);
     Ok(())
 }
 
