@@ -1,6 +1,8 @@
 //! The command line as clap sees it. Parsing only: what is done with it stands in `commands`.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use brenier::data::{Selection, SplitProtocol};
 use brenier::diagnose::Bandwidth;
@@ -231,28 +233,28 @@ pub(crate) enum Command {
     #[command(after_help = TUNE_HELP, allow_negative_numbers = true)]
     Tune(Box<TuneArguments>),
     /// Draw from the posterior at observed values
-    #[command(after_help = SAMPLE_HELP)]
+    #[command(after_help = SAMPLE_HELP, allow_negative_numbers = true)]
     Sample(SampleArguments),
     /// Score the rows of a table: log densities and mean negative log-likelihood
-    #[command(after_help = DENSITY_HELP)]
+    #[command(after_help = DENSITY_HELP, allow_negative_numbers = true)]
     Density(DensityArguments),
     /// Find the points of highest posterior density (MAP)
-    #[command(after_help = MODE_HELP)]
+    #[command(after_help = MODE_HELP, allow_negative_numbers = true)]
     Mode(ModeArguments),
     /// See how straight a COT-Flow's paths are and how few steps its draws need
-    #[command(after_help = STRAIGHTNESS_HELP)]
+    #[command(after_help = STRAIGHTNESS_HELP, allow_negative_numbers = true)]
     Straightness(StraightnessArguments),
     /// Tell whether a model can be trusted, from held-out pairs
-    #[command(after_help = CHECK_HELP)]
+    #[command(after_help = CHECK_HELP, allow_negative_numbers = true)]
     Check(CheckArguments),
     /// Write a page about a model: verdict, calibration, posteriors, how to reproduce
-    #[command(after_help = REPORT_HELP)]
+    #[command(after_help = REPORT_HELP, allow_negative_numbers = true)]
     Report(Box<ReportArguments>),
     /// Tell whether draws of any program at many pairs are calibrated
-    #[command(after_help = CALIBRATE_HELP)]
+    #[command(after_help = CALIBRATE_HELP, allow_negative_numbers = true)]
     Calibrate(CalibrateArguments),
     /// Tell whether two tables of draws, from any program, come from one distribution
-    #[command(after_help = COMPARE_HELP)]
+    #[command(after_help = COMPARE_HELP, allow_negative_numbers = true)]
     Compare(CompareArguments),
     /// Draw pictures: pair plots, predictions, curves
     #[command(after_help = PLOT_HELP, subcommand_required = true, arg_required_else_help = true)]
@@ -261,7 +263,7 @@ pub(crate) enum Command {
         command: PlotCommand,
     },
     /// Simulate a table of parameters and outputs, with a built-in model or a program of your own
-    #[command(after_help = SIMULATE_HELP)]
+    #[command(after_help = SIMULATE_HELP, allow_negative_numbers = true)]
     Simulate(SimulateArguments),
     /// Find weighted particles at an observation by simulation alone (SMC-ABC, rejection)
     #[command(after_help = ABC_HELP, allow_negative_numbers = true)]
@@ -282,7 +284,7 @@ pub(crate) enum Command {
         command: ReproduceCommand,
     },
     /// From a simulator to a posterior that was checked, with pictures and a page
-    #[command(after_help = DEMO_HELP)]
+    #[command(after_help = DEMO_HELP, allow_negative_numbers = true)]
     Demo(DemoArguments),
     /// Print a completion script for a shell
     #[command(after_help = COMPLETIONS_HELP)]
@@ -306,8 +308,8 @@ pub(crate) struct GlobalArguments {
 /// A result as JSON.
 #[derive(Args)]
 pub(crate) struct JsonArguments {
-    /// Print the result as JSON, or write it to FILE as well (--json=FILE, or as the last flag)
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    /// Print the result as JSON, or write it to FILE as well: --json FILE.json, or --json=FILE for any name
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     pub(crate) json: Option<PathBuf>,
 }
 
@@ -431,13 +433,13 @@ pub(crate) struct SettingFlags {
     joint: bool,
     /// Values that columns may take: log, interval(a,b), log-interval(a,b) or real, as in rate=log or
     /// theta_1..theta_4=log; may be repeated, and the last one for a column counts
-    #[arg(long, value_name = "COLUMNS=SUPPORT", help_heading = "Columns")]
+    #[arg(long, value_name = "COLUMNS=SUPPORT", value_parser = setting::<SupportRule>, help_heading = "Columns")]
     support: Vec<SupportRule>,
     /// Centring and scaling of the columns [default: standard]
     #[arg(long, help_heading = "Columns", value_parser = one_of::<Scaling>(&["standard", "robust", "none"]))]
     scaling: Option<Scaling>,
     /// Principal components of the given columns: a count (8) or a part of their variance (0.99)
-    #[arg(long, value_name = "COUNT|PART", help_heading = "Columns")]
+    #[arg(long, value_name = "COUNT|PART", value_parser = setting::<PcaSettings>, help_heading = "Columns")]
     pca: Option<PcaSettings>,
 
     /// Kind of map [default: pcp-map]
@@ -587,7 +589,7 @@ pub(crate) struct SampleArguments {
     #[command(flatten)]
     pub(crate) observations: ObservationArguments,
     /// Draws for each observation
-    #[arg(short, long = "draws", value_name = "N", default_value_t = 1000)]
+    #[arg(short, long = "draws", value_name = "N", default_value = "1000", value_parser = whole)]
     pub(crate) n: usize,
     /// Table to write; - or none is CSV on standard output
     #[arg(long, value_name = "FILE")]
@@ -665,7 +667,7 @@ pub(crate) struct StraightnessArguments {
     #[command(flatten)]
     pub(crate) observations: ObservationArguments,
     /// Draws for each observation
-    #[arg(short, long = "draws", value_name = "N", default_value_t = 1000)]
+    #[arg(short, long = "draws", value_name = "N", default_value = "1000", value_parser = whole)]
     pub(crate) n: usize,
     /// Numbers of steps to look at
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [1, 2, 4, 8, 16, 32])]
@@ -736,7 +738,7 @@ pub(crate) enum DataCommand {
     #[command(after_help = PREPARE_HELP, allow_negative_numbers = true)]
     Prepare(PrepareArguments),
     /// Deal the rows of a table into training, validation and test tables
-    #[command(after_help = SPLIT_HELP)]
+    #[command(after_help = SPLIT_HELP, allow_negative_numbers = true)]
     Split(SplitArguments),
 }
 
@@ -823,8 +825,8 @@ pub(crate) struct DemoArguments {
         short = 'n',
         long,
         value_name = "N",
-        default_value_t = 50_000,
-        value_parser = clap::value_parser!(u64).range(100..)
+        default_value = "50000",
+        value_parser = demo_rows
     )]
     pub(crate) rows: u64,
     /// Passes over them
@@ -843,6 +845,53 @@ pub(crate) struct ManArguments {
     /// Write the pages of all commands into this folder; made if it does not exist
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
+}
+
+/// A whole number, which may be written 1000000, 1_000_000 or 1e6.
+pub(crate) fn whole(text: &str) -> Result<usize, String> {
+    let digits = text.replace('_', "");
+    let exact =
+        || digits.parse::<f64>().ok().filter(|number| (0.0..9e15).contains(number) && number.fract() == 0.0);
+    digits
+        .parse()
+        .ok()
+        .or_else(|| exact().map(|number| number as usize))
+        .ok_or_else(|| "write a whole number, as in 1000 or 1e6".to_owned())
+}
+
+/// Rows that the demo can learn from.
+fn demo_rows(text: &str) -> Result<u64, String> {
+    match whole(text)? {
+        rows @ 100.. => Ok(rows as u64),
+        _ => Err("the demo needs at least 100".to_owned()),
+    }
+}
+
+/// Parses a setting; clap names the flag, so that the error need not.
+fn setting<T: FromStr<Err = brenier::Error>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error| match error {
+        brenier::Error::Settings { problem, .. } => problem,
+        other => other.to_string(),
+    })
+}
+
+/// The arguments with `--json FILE.json` joined by an equals sign. Any other word after `--json` is an argument of its
+/// own: a model or table that is to be read must not be taken for a file to write.
+pub(crate) fn with_json_files(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut joined: Vec<OsString> = Vec::new();
+    let mut flags = true;
+    for argument in arguments {
+        flags &= argument != "--";
+        let file = argument == "-" || Path::new(&argument).extension().is_some_and(|ending| ending == "json");
+        match joined.last_mut() {
+            Some(last) if flags && file && last == "--json" => {
+                last.push("=");
+                last.push(argument);
+            }
+            _ => joined.push(argument),
+        }
+    }
+    joined
 }
 
 /// Two numbers with a comma between them, the first above zero.

@@ -6,7 +6,7 @@ use brenier::FitSettings;
 use brenier::abc::AbcSettings;
 use clap::{Arg, ArgAction, Command, CommandFactory};
 
-use crate::args::Arguments;
+use crate::args::{Arguments, with_json_files};
 use crate::config::is_key;
 
 /// Every command that does something, by its whole name.
@@ -95,7 +95,8 @@ fn the_same_words_for_the_same_flag() {
     for (name, command) in leaves() {
         let find = |flag: &str| command.get_arguments().find(|argument| argument.get_long() == Some(flag));
         if let Some(json) = find("json") {
-            assert_eq!(json.get_num_args().map(|range| range.min_values()), Some(0), "{name} --json [FILE]");
+            let least = json.get_num_args().map(|range| range.min_values());
+            assert!(least == Some(0) && json.is_require_equals_set(), "{name} --json [FILE]");
         }
         for flag in ["draws", "rows"] {
             let Some(argument) = find(flag).filter(|argument| !argument.is_hide_set()) else { continue };
@@ -141,6 +142,18 @@ fn old_spellings_are_read_and_not_shown() {
             assert!(!help.contains(old), "{name}: {old}");
         }
     }
+}
+
+#[test]
+fn json_takes_a_json_file_and_nothing_else() {
+    let joined = |line: &str| -> String {
+        let words = with_json_files(line.split(' ').map(Into::into));
+        words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(joined("info --json m.brenier"), "info --json m.brenier");
+    assert_eq!(joined("check m t.csv --json c.json --strict"), "check m t.csv --json=c.json --strict");
+    assert_eq!(joined("check m t.csv --json -"), "check m t.csv --json=-");
+    assert_eq!(joined("info -- --json c.json"), "info -- --json c.json");
 }
 
 #[test]

@@ -20,12 +20,12 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Arguments, Command};
+use args::{Arguments, Command, with_json_files};
 use failure::{Failure, UNEXPECTED};
 use plot_args::PlotCommand;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::parse_from(with_json_files(std::env::args_os()));
     // A panic is a mistake of ours: one line that can be reported, no trace over the user's terminal.
     std::panic::set_hook(Box::new(|panic| {
         output::error(&format!("this is a mistake in brenier, please report it: {panic}").replace('\n', " "));

@@ -7,7 +7,7 @@ use brenier::simulate::{MODELS, Shard};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use crate::args::one_of;
+use crate::args::{one_of, whole};
 
 pub(crate) const SIMULATE_HELP: &str = "\
 Models:
@@ -81,8 +81,8 @@ pub(crate) struct SimulateArguments {
     #[command(flatten)]
     pub(crate) model: ModelArguments,
     /// Rows of the table
-    #[arg(short, long = "rows", value_name = "N", conflicts_with = "parameters")]
-    pub(crate) n: Option<u64>,
+    #[arg(short, long = "rows", value_name = "N", value_parser = whole, conflicts_with = "parameters")]
+    pub(crate) n: Option<usize>,
     /// Table to write; - is CSV on standard output
     #[arg(long, value_name = "TABLE")]
     pub(crate) out: PathBuf,

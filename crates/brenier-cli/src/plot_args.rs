@@ -9,6 +9,8 @@ use brenier::simulate::MODELS;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 
+use crate::args::whole;
+
 pub(crate) const PLOT_HELP: &str = "\
 Pictures are SVG or PNG, by the ending of --out. See docs/figures.md.";
 
@@ -162,7 +164,14 @@ pub(crate) struct PredictiveArguments {
     #[arg(long, value_name = "S", requires = "command", help_heading = "Simulation")]
     pub(crate) timeout: Option<f64>,
     /// Draws from the posterior, each simulated once
-    #[arg(short, long = "draws", value_name = "N", default_value_t = 1000, help_heading = "Simulation")]
+    #[arg(
+        short,
+        long = "draws",
+        value_name = "N",
+        default_value = "1000",
+        value_parser = whole,
+        help_heading = "Simulation"
+    )]
     pub(crate) n: usize,
     /// Seed of draws and simulations
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Simulation")]

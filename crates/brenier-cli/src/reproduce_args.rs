@@ -55,10 +55,10 @@ may be others then, not --seed, --epochs, --tolerance and --observed.";
 #[derive(Subcommand)]
 pub(crate) enum ReproduceCommand {
     /// Densities of six UCI tables: NLL and MMD beside the published ones
-    #[command(after_help = UCI_HELP)]
+    #[command(after_help = UCI_HELP, allow_negative_numbers = true)]
     Uci(UciArguments),
     /// Stochastic Lotka–Volterra: both maps against SMC-ABC, and what draws cost
-    #[command(after_help = LV_HELP)]
+    #[command(after_help = LV_HELP, allow_negative_numbers = true)]
     LotkaVolterra(LvArguments),
 }
 

@@ -209,7 +209,22 @@ fn commands_say_what_they_wrote_unless_quiet() {
             assert!(output.status.success() && stderr(&output).is_empty(), "{quiet}: {}", stderr(&output));
         }
     }
-    let text: serde_json::Value = serde_json::from_str(&succeed(here, "info m.brenier --json")).unwrap();
+    succeed(here, "compare --json c.json --permutations 9 data.csv data.csv");
+    assert!(here.join("c.json").exists());
+    succeed(here, "compare --permutations 9 --json data.csv data.csv");
+    refuse(here, "compare data.csv data.csv --columns x9", 2, &["data.csv: there is no column \"x9\""]);
+    refuse(here, "report m.brenier data.csv --out r.pdf", 2, &["r.pdf", ".html"]);
+    refuse(here, "straightness m.brenier --at y1=0,y2=0", 2, &["m.brenier", "PCP-Map"]);
+    assert_eq!(
+        succeed(here, "sample m.brenier --at y1=0,y2=0 -n 1e1"),
+        succeed(here, "sample m.brenier --at y1=0,y2=0 -n 10")
+    );
+    for count in ["-5", "1.5", "many"] {
+        let output = run(here, &format!("sample m.brenier --at y1=0,y2=0 -n {count}"));
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains("write a whole number"), "{}", stderr(&output));
+    }
+    let text: serde_json::Value = serde_json::from_str(&succeed(here, "info --json m.brenier")).unwrap();
     let file: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(here.join("i.json")).unwrap()).unwrap();
     assert_eq!(text, file);

@@ -87,7 +87,8 @@ fn read(arguments: &CompareArguments) -> Result<(Loaded, Loaded), Failure> {
         if let Selection::Columns(_) = &arguments.columns {
             return Ok(arguments
                 .columns
-                .resolve(names)?
+                .resolve(names)
+                .map_err(|error| Error::table(&arguments.first, error.to_string()))?
                 .into_iter()
                 .map(|place| names[place].clone())
                 .collect());

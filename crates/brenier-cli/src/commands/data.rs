@@ -116,7 +116,8 @@ fn prepare(arguments: &PrepareArguments) -> Result<(), Failure> {
 fn read(path: &Path, drop_missing: bool, drop: Option<&Selection>) -> Result<Table, Failure> {
     let missing = Missing::dropped_if(drop_missing);
     let read = data::read(path, &ReadOptions { missing, ..ReadOptions::default() }, |names| {
-        let dropped = drop.map_or(Ok(Vec::new()), |drop| drop.resolve(names))?;
+        let dropped = drop.map_or(Ok(Vec::new()), |drop| drop.resolve(names));
+        let dropped = dropped.map_err(|error| brenier::Error::table(path, error.to_string()))?;
         let kept: Vec<usize> = (0..names.len()).filter(|column| !dropped.contains(column)).collect();
         if kept.is_empty() {
             return Err(brenier::Error::Columns("--drop leaves no column of the table".to_owned()));

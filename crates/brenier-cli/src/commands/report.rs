@@ -20,6 +20,12 @@ const DRAWS: usize = 2000;
 const MOST: usize = 20;
 
 pub(crate) fn run(arguments: &ReportArguments) -> Result<(), Failure> {
+    if !arguments.out.extension().is_some_and(|ending| ending == "html" || ending == "htm") {
+        return Err(Failure::Usage(format!(
+            "--out {}: the page is HTML; end its name in .html",
+            arguments.out.display()
+        )));
+    }
     output::check_writable(&arguments.out)?;
     let checking = &arguments.checking;
     // Mistakes in the observations come before the work of the check.

@@ -25,7 +25,7 @@ pub(crate) fn run(arguments: &SimulateArguments) -> Result<(), Failure> {
     }
     let rows = match (arguments.n, &arguments.parameters) {
         (Some(0), _) => return Err(Failure::Usage("-n: ask for at least 1 row".to_owned())),
-        (Some(rows), _) => rows,
+        (Some(rows), _) => rows as u64,
         (None, Some(_)) => 0,
         (None, None) => return Err(Failure::Usage("say how many rows to simulate, with -n".to_owned())),
     };

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use brenier::map::Method;
 use brenier::{Posterior, Straightness};
 
 use crate::args::StraightnessArguments;
@@ -14,6 +15,12 @@ const ENOUGH: f64 = 0.01;
 pub(crate) fn run(arguments: &StraightnessArguments) -> Result<(), Failure> {
     output::check_json(arguments.json.json.as_deref())?;
     let model = Posterior::load(&arguments.model)?;
+    if model.header().method != Method::CotFlow {
+        return Err(Failure::Usage(format!(
+            "{}: the model is a PCP-Map, which has no paths; straightness is about COT-Flow models",
+            arguments.model.display()
+        )));
+    }
     let observed = observations::read(&model, &arguments.observations)?;
     let waiting = progress::waiting("following paths");
     let reports = model.straightness(

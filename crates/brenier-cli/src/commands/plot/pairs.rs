@@ -75,7 +75,9 @@ fn columns(arguments: &PairsArguments, have: &[Vec<String>]) -> Result<Vec<Strin
     let first = &have[0];
     let mut columns: Vec<String> = match &arguments.columns {
         Selection::Columns(_) => {
-            arguments.columns.resolve(first)?.into_iter().map(|place| first[place].clone()).collect()
+            let places = arguments.columns.resolve(first);
+            let places = places.map_err(|error| Error::table(&arguments.tables[0], error.to_string()))?;
+            places.into_iter().map(|place| first[place].clone()).collect()
         }
         Selection::Rest => first
             .iter()
