@@ -245,5 +245,9 @@ fn versions_and_manual_pages() {
         let text = fs::read_to_string(here.join("pages").join(page)).unwrap();
         assert!(text.contains(".SH NAME") && text.contains("quiet"), "{page}");
     }
+    // Examples are kept line by line.
+    let text = fs::read_to_string(here.join("pages/brenier-sample.1")).unwrap();
+    assert!(text.contains("\n.nf\n  brenier sample model.brenier \\-\\-at y1"), "{text}");
+    assert_eq!(text.matches("\n.nf\n").count(), text.matches("\n.fi\n").count());
     refuse(here, "man --dir data.csv", 2, &["data.csv"]);
 }
