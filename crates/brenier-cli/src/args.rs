@@ -1,6 +1,8 @@
 //! The command line as clap sees it. Parsing only: what is done with it stands in `commands`.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use brenier::data::{Selection, SplitProtocol};
 use brenier::diagnose::Bandwidth;
@@ -8,7 +10,7 @@ use brenier::map::Method;
 use brenier::map::cot::CotSettings;
 use brenier::map::pcp::{Convexity, Initialisation, OutputActivation, Precision, Solver};
 use brenier::train::Schedule;
-use brenier::transform::{ColumnSettings, PcaSettings, Scaling};
+use brenier::transform::{PcaSettings, Scaling, SupportRule};
 use brenier::tune::TuneSettings;
 use brenier::{FitSettings, Units};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -24,13 +26,15 @@ use crate::reproduce_args::{REPRODUCE_HELP, ReproduceCommand};
 
 const AFTER_HELP: &str = "\
 Exit codes:
-  0    success; also a fit that Ctrl-C, SIGTERM, SIGHUP or --minutes ended early, with its best model saved,
-       and a reader of standard output that closed the pipe
+  0    success; also a fit that Ctrl-C, SIGTERM, SIGHUP or --minutes ended early
+       with its best model saved, and a broken pipe
   1    unexpected failure: input and output, arithmetic that broke down
   2    bad input or usage: flags, settings, tables, models, paths
-  3, 4 check --strict: usable with care, not to be trusted (calibrate --strict: 3, not calibrated)
-  130  a second Ctrl-C; also the first, SIGTERM or SIGHUP where there is no result yet (simulate, abc, a fit
-       before its first validation): re-run the same command with --resume to continue
+  3, 4 check --strict: usable with care, not to be trusted
+       (calibrate --strict: 3, not calibrated)
+  130  a second Ctrl-C; also the first, SIGTERM or SIGHUP where there is no result
+       yet (simulate, abc, a fit before its first validation): re-run the same
+       command with --resume to continue
 
 Results go to standard output, everything else to standard error. A file that a command reads is never
 overwritten: an output that is an input or another output of the same command is refused.
@@ -38,16 +42,22 @@ overwritten: an output that is an input or another output of the same command is
 Try it without any data:  brenier demo";
 
 const FIT_HELP: &str = "\
-Columns are named as in x1,x2 or x1..x4 (in the table's order), by position as in #1..#4 or #-1, or rest.
+Columns are named as in x1,x2 or x1..x4 (in the table's order), by position as in #1..#4 or #-1, in quotation marks \
+as in '\"a,b\"', or rest. \
 Tables may be .csv, .tsv, .txt, .dat, .parquet, .npy or .npz; - is text on standard input.
 
 Examples:
-  brenier fit simulations.csv --target theta1..theta3 --given rest --out model.brenier
-  brenier fit data.parquet --target rate,share --given y1..y9 --support rate=log \\
-      --support 'share=interval(0,1)' --seed 7 --out model.brenier
-  brenier fit simulations.csv --method cot-flow --target theta1..theta3 --given rest --out flow.brenier
-  brenier fit data.csv --config fit.toml --learning-rate 0.001 --out model.brenier
-  brenier fit data.csv --config fit.toml --out model.brenier --resume     # after an interruption
+  brenier fit simulations.csv --target theta1..theta3 --given rest \\
+      --out model.brenier
+  brenier fit data.parquet --target rate,share --given y1..y9 \\
+      --support rate=log --support 'share=interval(0,1)' --seed 7 \\
+      --out model.brenier
+  brenier fit simulations.csv --method cot-flow --target theta1..theta3 \\
+      --given rest --out flow.brenier
+  brenier fit data.csv --config fit.toml --learning-rate 0.001 \\
+      --out model.brenier
+  # after an interruption
+  brenier fit data.csv --config fit.toml --out model.brenier --resume
 
 A settings file holds the same settings; a flag overrides it:
   target = \"theta1..theta3\"
@@ -60,89 +70,105 @@ A settings file holds the same settings; a flag overrides it:
   batch_size = 128
   learning_rate = 0.002
 
-While it runs, the state is kept in MODEL.checkpoint; it is removed after success and kept when Ctrl-C, SIGTERM, SIGHUP,
---minutes or a crash ends the fit: re-run the same command with --resume to continue, to the same bits. An older model
-is kept until the new one is complete. MODEL.lock keeps a second fit from writing the same model at the same time.";
+While it runs, the state is kept in MODEL.checkpoint; it is removed after success and kept when Ctrl-C, SIGTERM, \
+SIGHUP, --minutes or a crash ends the fit: re-run the same command with --resume to continue, to the same bits. An older \
+model is kept until the new one is complete. MODEL.lock keeps a second fit from writing the same model at the same time.";
 
 const TUNE_HELP: &str = "\
-Settings are drawn at random from a search space, laid over those of --config and of the flags, and tried in short
-pilot trainings, one thread each; the best are trained to the end with several seeds, and the model with the best
+Settings are drawn at random from a search space, laid over those of --config and of the flags, and tried in short \
+pilot trainings, one thread each; the best are trained to the end with several seeds, and the model with the best \
 validation NLL is saved. Unpromising pilots are stopped early unless --exact-protocol.
 
 Examples:
   brenier tune data.csv --target x --given rest --minutes 10 --out model.brenier
-  brenier tune train.csv --valid valid.csv --test test.csv --target x --given rest --exact-protocol \\
-      --space uci --out model.brenier
-  brenier tune --method cot-flow --print-space > space.toml       # a space to edit
-  brenier tune data.csv --target x --given rest --space space.toml --out model.brenier
+  brenier tune train.csv --valid valid.csv --test test.csv --target x \\
+      --given rest --exact-protocol --space uci --out model.brenier
+  # a space to edit
+  brenier tune --method cot-flow --print-space > space.toml
+  brenier tune data.csv --target x --given rest --space space.toml \\
+      --out model.brenier
 
 A search space has the shape of a settings file, with lists or ranges in the place of values:
   [network]
   feature_width = [32, 64, 128]
-  context_width = \"halvings\"          # of the feature width, down to the number of given columns
+  # of the feature width, down to the number of given columns
+  context_width = \"halvings\"
   [train]
   batch_size = [32, 64]
   learning_rate = { log_uniform = [1e-3, 1e-2] }
 
---minutes is for the whole search; pilots get at most 40 % of it. Journal, models and results.csv, a table of all
-trainings with every setting, are in MODEL.tune; --resume goes on after an interruption without repeating what was
+--minutes is for the whole search; pilots get at most 40 % of it. Journal, models and results.csv, a table of all \
+trainings with every setting, are in MODEL.tune; --resume continues after an interruption without repeating what was \
 finished.";
 
 const SAMPLE_HELP: &str = "\
 Examples:
   brenier sample model.brenier --at y1=0.3,y2=-1 -n 5000 --out draws.csv
-  brenier sample model.brenier --given observed.csv -n 1000 --seed 3 --out draws.parquet
-  brenier sample flow.brenier --at y=1 -n 1000 --steps 8            # a COT-Flow in fewer steps
-  brenier sample model.brenier --at y=1 -n 10                       # CSV on standard output
-  brenier sample model.brenier --given observed.csv -n 10000 --summary
-  brenier sample model.brenier --given observed.csv --summary=summary.csv --json=summary.json --out draws.parquet
+  brenier sample model.brenier --observed observed.csv -n 1000 --seed 3 \\
+      --out draws.parquet
+  # a COT-Flow in fewer steps
+  brenier sample flow.brenier --at y=1 -n 1000 --steps 8
+  # CSV on standard output
+  brenier sample model.brenier --at y=1 -n 10
+  brenier sample model.brenier --observed observed.csv -n 1e4 --summary
+  brenier sample model.brenier --observed observed.csv --summary=summary.csv \\
+      --json=summary.json --out draws.parquet
 
---summary gives, for each observation, mean, standard deviation, quantiles (5, 25, 50, 75, 95 %; linear between order
-statistics), the shortest interval with 90 % of the draws (HPD) and the correlations of the target columns. The text
+--summary gives, for each observation, mean, standard deviation, quantiles (5, 25, 50, 75, 95 %; linear between order \
+statistics), the shortest interval with 90 % of the draws (HPD) and the correlations of the target columns. The text \
 shows the first 20 observations; table and JSON hold all.
 
-A model fitted with --joint draws target and given columns together when no observation is named.
-With several observations the first column, observation, is the row (from 1) of the --given table.";
+A model fitted with --joint draws target and given columns together when no observation is named. \
+With several observations the first column, observation, is the row (from 1) of the --observed table.";
 
 const DENSITY_HELP: &str = "\
 Examples:
   brenier density model.brenier test.csv
   brenier density model.brenier test.csv --out densities.parquet
 
-For a model fitted with --joint the densities are those of target and given columns together, with both
+For a model fitted with --joint the densities are those of target and given columns together, with both \
 factors beside them.";
 
 const MODE_HELP: &str = "\
 Examples:
   brenier mode model.brenier --at y1=0.3,y2=-1
-  brenier mode model.brenier --given observed.csv --starts 32 --out modes.csv";
+  brenier mode model.brenier --observed observed.csv --starts 32 --out modes.csv";
 
 const STRAIGHTNESS_HELP: &str = "\
-Straight paths at constant speed cost no more than the straight line between their ends, satisfy the
-Hamilton-Jacobi-Bellman equation (residual 0) and need a single step. The table shows how much a draw
+Straight paths at constant speed cost no more than the straight line between their ends, satisfy the \
+Hamilton-Jacobi-Bellman equation (residual 0) and need a single step. The table shows how much a draw \
 still changes when the number of steps is doubled.
 
 Examples:
   brenier straightness flow.brenier --at y1=0.3,y2=-1
-  brenier straightness flow.brenier --given observed.csv --steps 2,4,8 --json";
+  brenier straightness flow.brenier --observed observed.csv --steps 2,4,8 --json";
 
 const COMPARE_HELP: &str = "\
 Examples:
   brenier compare draws.csv reference.csv
-  brenier compare draws.parquet particles.npz --columns theta1..theta4 --weights-b weight --plot overlay.svg
+  brenier compare draws.parquet particles.npz --columns theta1..theta4 \\
+      --weights-b weight --plot overlay.svg
   brenier compare a.csv b.csv --json | jq .comparison.c2st.accuracy
 
 What the figures mean, and how they are computed: docs/diagnostics.md.
-  C2ST      accuracy of a network that guesses which table a row came from: 0.5 is what you want, 1 the worst
-  MMD       kernel distance; its test permutes the tables' rows (multiplier bootstrap for weighted ones)
-  Wasserstein (W1, sliced)  how far mass must be moved, in the column's units or in standard deviations
+  C2ST         accuracy of a network that guesses which table a row came from:
+               0.5 is what you want, 1 the worst
+  MMD          kernel distance; its test permutes the tables' rows (multiplier
+               bootstrap for weighted ones)
+  Wasserstein  (W1, sliced) how far mass must be moved, in the column's units
+               or in standard deviations
 
-At most 10000 rows of each table take part in C2ST and 2000 in the MMD test, chosen at random; the distances use
+At most 10000 rows of each table take part in C2ST and 2000 in the MMD test, chosen at random; the distances use \
 all rows.";
 
 const COMPLETIONS_HELP: &str = "\
 Example:
   brenier completions bash > ~/.local/share/bash-completion/completions/brenier";
+
+const MAN_HELP: &str = "\
+Examples:
+  brenier man | man -l -
+  brenier man --dir ~/.local/share/man/man1";
 
 const INFO_HELP: &str = "\
 Examples:
@@ -150,7 +176,7 @@ Examples:
   brenier info model.brenier --json | jq .training";
 
 const DEMO_HELP: &str = "\
-Simulates a predator-prey process, learns the posterior of its four rates, looks at two observed paths, checks the map
+Simulates a predator-prey process, learns the posterior of its four rates, looks at two observed paths, checks the map \
 and writes report.html, a page with pictures and a verdict, beside tables and the model. A minute or two on two cores.
 
 Examples:
@@ -160,7 +186,8 @@ Examples:
 const DATA_HELP: &str = "\
 Examples:
   brenier data fetch uci --dir uci
-  brenier data prepare uci/parkinsons.csv --drop subject,age,sex --max-correlation 0.98 --out parkinsons.csv
+  brenier data prepare uci/parkinsons.csv --drop subject,age,sex \\
+      --max-correlation 0.98 --out parkinsons.csv
   brenier data split parkinsons.csv --protocol sklearn --seed 42";
 
 const FETCH_HELP: &str = "\
@@ -168,31 +195,41 @@ Examples:
   brenier data fetch uci --dir uci
   brenier data fetch uci --dir uci --dataset yacht,energy
 
-The tables are written as DIR/NAME.csv once their values have been checked. After an interruption the same command
-goes on where the download broke; tables that are there already are checked and kept.";
+The tables are written as DIR/NAME.csv once their values have been checked. After an interruption the same command \
+continues where the download broke; tables that are there already are checked and kept.";
 
 const PREPARE_HELP: &str = "\
 Examples:
   brenier data prepare raw.csv --drop id,label --out table.csv
-  brenier data prepare raw.csv --drop '#1..#3' --max-correlation 0.98 --out table.parquet
+  brenier data prepare raw.csv --drop '#1..#3' --max-correlation 0.98 \\
+      --out table.parquet
 
---max-correlation: while any pair of columns has a Pearson correlation above the limit (signed, not absolute), the
+--max-correlation: while any pair of columns has a Pearson correlation above the limit (signed, not absolute), the \
 first column that is part of such a pair is left out. Columns named by --drop may hold text.";
 
 const SPLIT_HELP: &str = "\
 Examples:
   brenier data split table.csv --seed 7 --out-prefix parts/table
-  brenier data split table.csv --protocol sklearn --seed 42 --rows rows.csv
+  brenier data split table.csv --protocol sklearn --seed 42 \\
+      --assignment rows.csv
 
-Writes PREFIX-train, PREFIX-valid and PREFIX-test; a part of 0 is not written. The protocol sklearn gives the rows
-that scikit-learn's train_test_split(..., random_state=SEED) gives when applied twice, test rows first, in its order;
+Writes PREFIX-train, PREFIX-valid and PREFIX-test; a part of 0 is not written. The protocol sklearn gives the rows \
+that scikit-learn's train_test_split(..., random_state=SEED) gives when applied twice, test rows first, in its order; \
 brenier's own keeps the table's order.";
 
 /// Conditional optimal transport: learn a posterior from a table of pairs (x, y), then sample, score and
 /// maximise it at any y.
 #[derive(Parser)]
-#[command(name = "brenier", version, after_help = AFTER_HELP, arg_required_else_help = true)]
+#[command(
+    name = "brenier",
+    version,
+    propagate_version = true,
+    after_help = AFTER_HELP,
+    arg_required_else_help = true
+)]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) everywhere: GlobalArguments,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -206,28 +243,28 @@ pub(crate) enum Command {
     #[command(after_help = TUNE_HELP, allow_negative_numbers = true)]
     Tune(Box<TuneArguments>),
     /// Draw from the posterior at observed values
-    #[command(after_help = SAMPLE_HELP)]
+    #[command(after_help = SAMPLE_HELP, allow_negative_numbers = true)]
     Sample(SampleArguments),
     /// Score the rows of a table: log densities and mean negative log-likelihood
-    #[command(after_help = DENSITY_HELP)]
+    #[command(after_help = DENSITY_HELP, allow_negative_numbers = true)]
     Density(DensityArguments),
     /// Find the points of highest posterior density (MAP)
-    #[command(after_help = MODE_HELP)]
+    #[command(after_help = MODE_HELP, allow_negative_numbers = true)]
     Mode(ModeArguments),
     /// See how straight a COT-Flow's paths are and how few steps its draws need
-    #[command(after_help = STRAIGHTNESS_HELP)]
+    #[command(after_help = STRAIGHTNESS_HELP, allow_negative_numbers = true)]
     Straightness(StraightnessArguments),
     /// Tell whether a model can be trusted, from held-out pairs
-    #[command(after_help = CHECK_HELP)]
+    #[command(after_help = CHECK_HELP, allow_negative_numbers = true)]
     Check(CheckArguments),
     /// Write a page about a model: verdict, calibration, posteriors, how to reproduce
-    #[command(after_help = REPORT_HELP)]
+    #[command(after_help = REPORT_HELP, allow_negative_numbers = true)]
     Report(Box<ReportArguments>),
     /// Tell whether draws of any program at many pairs are calibrated
-    #[command(after_help = CALIBRATE_HELP)]
+    #[command(after_help = CALIBRATE_HELP, allow_negative_numbers = true)]
     Calibrate(CalibrateArguments),
     /// Tell whether two tables of draws, from any program, come from one distribution
-    #[command(after_help = COMPARE_HELP)]
+    #[command(after_help = COMPARE_HELP, allow_negative_numbers = true)]
     Compare(CompareArguments),
     /// Draw pictures: pair plots, predictions, curves
     #[command(after_help = PLOT_HELP, subcommand_required = true, arg_required_else_help = true)]
@@ -236,7 +273,7 @@ pub(crate) enum Command {
         command: PlotCommand,
     },
     /// Simulate a table of parameters and outputs, with a built-in model or a program of your own
-    #[command(after_help = SIMULATE_HELP)]
+    #[command(after_help = SIMULATE_HELP, allow_negative_numbers = true)]
     Simulate(SimulateArguments),
     /// Find weighted particles at an observation by simulation alone (SMC-ABC, rejection)
     #[command(after_help = ABC_HELP, allow_negative_numbers = true)]
@@ -257,27 +294,42 @@ pub(crate) enum Command {
         command: ReproduceCommand,
     },
     /// From a simulator to a posterior that was checked, with pictures and a page
-    #[command(after_help = DEMO_HELP)]
+    #[command(after_help = DEMO_HELP, allow_negative_numbers = true)]
     Demo(DemoArguments),
     /// Print a completion script for a shell
     #[command(after_help = COMPLETIONS_HELP)]
     Completions(CompletionsArguments),
+    /// Print the man page, or write those of all commands
+    #[command(after_help = MAN_HELP)]
+    Man(ManArguments),
 }
 
+/// What every command takes.
 #[derive(Args)]
-pub(crate) struct ThreadArguments {
-    /// Threads to use; 0 or none means all cores. The results do not depend on it
-    #[arg(long, value_name = "N")]
+pub(crate) struct GlobalArguments {
+    /// Print only errors, warnings and results: no progress, no notes
+    #[arg(long, short, global = true, help_heading = "Global options")]
+    pub(crate) quiet: bool,
+    /// Number of threads [default: all cores]; results are identical for any number
+    #[arg(long, value_name = "N", global = true, help_heading = "Global options")]
     pub(crate) threads: Option<usize>,
+}
+
+/// A result as JSON.
+#[derive(Args)]
+pub(crate) struct JsonArguments {
+    /// Print the result as JSON, or write it to FILE as well: --json FILE.json, or --json=FILE for any name
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(Args)]
 pub(crate) struct ObservationArguments {
-    /// Table with the model's given columns, one observation a row; other columns are ignored
-    #[arg(long, value_name = "TABLE", conflicts_with = "at")]
-    pub(crate) given: Option<PathBuf>,
-    /// One observation: a value for every given column
-    #[arg(long, value_name = "NAME=VALUE,…", value_delimiter = ',', allow_hyphen_values = true)]
+    /// Table with the model's given columns, one observation per row; other columns are ignored
+    #[arg(long, alias = "given", value_name = "TABLE", conflicts_with = "at")]
+    pub(crate) observed: Option<PathBuf>,
+    /// One observation: a value for each given column, named as for --target: y1=0.3, '"a,b"=1', '#2=0', y1..y3=0
+    #[arg(long, value_name = "NAME=VALUE,…", allow_hyphen_values = true)]
     pub(crate) at: Vec<String>,
 }
 
@@ -297,20 +349,15 @@ pub(crate) struct FitArguments {
     /// Table to score after the fit
     #[arg(long, value_name = "TABLE")]
     pub(crate) test: Option<PathBuf>,
-    /// Go on from MODEL.checkpoint if there is one
+    /// Continue from MODEL.checkpoint if there is one
     #[arg(long)]
     pub(crate) resume: bool,
     /// Seconds between checkpoints
     #[arg(long, value_name = "S", default_value_t = 30.0)]
     pub(crate) checkpoint_seconds: f64,
-    /// Write every event of the training to this file, one JSON object a line
+    /// Write every event of the training to this file, one JSON object per line
     #[arg(long, value_name = "FILE.jsonl")]
     pub(crate) log: Option<PathBuf>,
-    /// Print errors and warnings only
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
-    #[command(flatten)]
-    pub(crate) threads: ThreadArguments,
     #[command(flatten)]
     pub(crate) settings: SettingFlags,
 }
@@ -335,14 +382,9 @@ pub(crate) struct TuneArguments {
     /// Leave out rows with missing or infinite values instead of stopping
     #[arg(long)]
     pub(crate) drop_missing: bool,
-    /// Go on with the search in MODEL.tune if there is one
+    /// Continue the search in MODEL.tune if there is one
     #[arg(long)]
     pub(crate) resume: bool,
-    /// Print errors and warnings only
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
-    #[command(flatten)]
-    pub(crate) threads: ThreadArguments,
     /// Search space: default, uci or paper (as published), or a TOML file
     #[arg(long, value_name = "NAME|FILE", default_value = "default", help_heading = "Search")]
     pub(crate) space: String,
@@ -399,14 +441,15 @@ pub(crate) struct SettingFlags {
     /// Learn the distribution of the given columns too: joint densities and joint draws
     #[arg(long, help_heading = "Columns")]
     joint: bool,
-    /// Values a column may take: log, interval(a,b), log-interval(a,b) or real; may be repeated
-    #[arg(long, value_name = "COLUMN=SUPPORT", help_heading = "Columns")]
-    support: Vec<ColumnSettings>,
+    /// Values that columns may take: log, interval(a,b), log-interval(a,b) or real, as in rate=log or
+    /// theta_1..theta_4=log; may be repeated, and the last one for a column counts
+    #[arg(long, value_name = "COLUMNS=SUPPORT", value_parser = setting::<SupportRule>, help_heading = "Columns")]
+    support: Vec<SupportRule>,
     /// Centring and scaling of the columns [default: standard]
     #[arg(long, help_heading = "Columns", value_parser = one_of::<Scaling>(&["standard", "robust", "none"]))]
     scaling: Option<Scaling>,
     /// Principal components of the given columns: a count (8) or a part of their variance (0.99)
-    #[arg(long, value_name = "COUNT|PART", help_heading = "Columns")]
+    #[arg(long, value_name = "COUNT|PART", value_parser = setting::<PcaSettings>, help_heading = "Columns")]
     pca: Option<PcaSettings>,
 
     /// Kind of map [default: pcp-map]
@@ -452,13 +495,13 @@ pub(crate) struct SettingFlags {
     /// Seed of split, initial weights and batches [default: 0]
     #[arg(long, value_name = "N", help_heading = "Training")]
     seed: Option<u64>,
-    /// Rows a step [default: by method and table]
+    /// Rows per step [default: by method and table]
     #[arg(long, value_name = "ROWS", help_heading = "Training")]
     batch_size: Option<usize>,
     /// Step size at the start [default: by method]
     #[arg(long, value_name = "RATE", help_heading = "Training")]
     learning_rate: Option<f64>,
-    /// Passes over the training rows at the most [default: 1000]
+    /// Passes over the training rows at most [default: 1000]
     #[arg(long, value_name = "N", help_heading = "Training")]
     epochs: Option<u32>,
     /// Steps between validations [default: by the number of validation rows]
@@ -483,7 +526,7 @@ pub(crate) struct SettingFlags {
     /// Part of the rows held out for validation [default: 0.1]
     #[arg(long, value_name = "PART", help_heading = "Training")]
     valid_fraction: Option<f64>,
-    /// Rows held out for validation at the most [default: 20000]
+    /// Rows held out for validation at most [default: 20000]
     #[arg(long, value_name = "ROWS", help_heading = "Training")]
     max_valid_rows: Option<usize>,
     /// Decoupled weight decay [default: 0]
@@ -509,10 +552,8 @@ impl SettingFlags {
         }
         fill(&mut settings.target, self.target);
         fill(&mut settings.given, self.given);
-        for column in self.support {
-            settings.support.retain(|own| own.name != column.name);
-            settings.support.push(column);
-        }
+        // The last one for a column counts.
+        settings.support.extend(self.support);
         set(&mut settings.scaling, self.scaling);
         fill(&mut settings.pca, self.pca);
         settings.joint |= self.joint;
@@ -558,7 +599,7 @@ pub(crate) struct SampleArguments {
     #[command(flatten)]
     pub(crate) observations: ObservationArguments,
     /// Draws for each observation
-    #[arg(short, long = "draws", value_name = "N", default_value_t = 1000)]
+    #[arg(short, long = "draws", value_name = "N", default_value = "1000", value_parser = whole)]
     pub(crate) n: usize,
     /// Table of draws to write; - or none is CSV on standard output
     #[arg(long, value_name = "FILE")]
@@ -573,9 +614,8 @@ pub(crate) struct SampleArguments {
     /// observation; draws are then written only to --out
     #[arg(long, value_name = "TABLE", num_args = 0..=1, require_equals = true)]
     pub(crate) summary: Option<Option<PathBuf>>,
-    /// The summary as JSON on standard output, or written to FILE as well (--json=FILE, or as the last flag)
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-", requires = "summary")]
-    pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) json: JsonArguments,
     /// COT-Flow: Runge-Kutta steps from reference to draw [default: the model's evaluation steps]
     #[arg(long, value_name = "N")]
     pub(crate) steps: Option<usize>,
@@ -591,14 +631,12 @@ pub(crate) struct SampleArguments {
     /// End with an error if any draw cannot be solved, instead of leaving it out with a warning
     #[arg(long)]
     pub(crate) strict: bool,
-    #[command(flatten)]
-    pub(crate) threads: ThreadArguments,
 }
 
 /// A column of `sample` beside the draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Extra {
-    /// The row, from 1, of the given table
+    /// The row, from 1, of the table of observations
     Observation,
     /// What the solver left of the equation
     Residual,
@@ -622,8 +660,6 @@ pub(crate) struct DensityArguments {
     /// Leave out rows with missing or infinite values instead of stopping
     #[arg(long)]
     pub(crate) drop_missing: bool,
-    #[command(flatten)]
-    pub(crate) threads: ThreadArguments,
 }
 
 #[derive(Args)]
@@ -636,7 +672,7 @@ pub(crate) struct ModeArguments {
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(crate) starts: usize,
     /// Density to maximise; they differ when a column has a support such as log [default: user]
-    #[arg(long, value_parser = one_of::<Units>(&["user", "standardised"]))]
+    #[arg(long = "density", alias = "units", value_name = "UNITS", value_parser = one_of::<Units>(&["user", "standardised"]))]
     pub(crate) units: Option<Units>,
     /// Seed of the draws to start from
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -644,8 +680,6 @@ pub(crate) struct ModeArguments {
     /// Write the points to this table; - is CSV on standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) threads: ThreadArguments,
 }
 
 #[derive(Args)]
@@ -655,7 +689,7 @@ pub(crate) struct StraightnessArguments {
     #[command(flatten)]
     pub(crate) observations: ObservationArguments,
     /// Draws for each observation
-    #[arg(short, long = "draws", value_name = "N", default_value_t = 1000)]
+    #[arg(short, long = "draws", value_name = "N", default_value = "1000", value_parser = whole)]
     pub(crate) n: usize,
     /// Numbers of steps to look at
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [1, 2, 4, 8, 16, 32])]
@@ -663,11 +697,8 @@ pub(crate) struct StraightnessArguments {
     /// Seed of the draws
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
-    /// The same, as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) threads: ThreadArguments,
+    pub(crate) json: JsonArguments,
 }
 
 #[derive(Args)]
@@ -702,26 +733,22 @@ pub(crate) struct CompareArguments {
     /// Draw both tables into one pair plot, .svg or .png
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
-    /// Everything, as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) json: JsonArguments,
     /// Leave out rows with missing or infinite values instead of stopping
     #[arg(long)]
     pub(crate) drop_missing: bool,
     /// Seed of folds, networks, permutations and directions
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
-    #[command(flatten)]
-    pub(crate) threads: ThreadArguments,
 }
 
 #[derive(Args)]
 pub(crate) struct InfoArguments {
     /// Model file
     pub(crate) model: PathBuf,
-    /// Everything, as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) json: JsonArguments,
 }
 
 #[derive(Subcommand)]
@@ -733,7 +760,7 @@ pub(crate) enum DataCommand {
     #[command(after_help = PREPARE_HELP, allow_negative_numbers = true)]
     Prepare(PrepareArguments),
     /// Deal the rows of a table into training, validation and test tables
-    #[command(after_help = SPLIT_HELP)]
+    #[command(after_help = SPLIT_HELP, allow_negative_numbers = true)]
     Split(SplitArguments),
 }
 
@@ -751,9 +778,6 @@ pub(crate) struct FetchArguments {
     /// Server to download from [default: https://archive.ics.uci.edu]
     #[arg(long, value_name = "URL")]
     pub(crate) mirror: Option<String>,
-    /// Print errors and warnings only
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
 }
 
 #[derive(Args)]
@@ -797,8 +821,8 @@ pub(crate) struct SplitArguments {
     #[arg(long, default_value = "brenier", value_parser = one_of::<SplitProtocol>(&["brenier", "sklearn"]))]
     pub(crate) protocol: SplitProtocol,
     /// Write which row, from 0, went into which set to this CSV file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) rows: Option<PathBuf>,
+    #[arg(long, alias = "rows", value_name = "FILE")]
+    pub(crate) assignment: Option<PathBuf>,
     /// Leave out rows with missing or infinite values instead of stopping
     #[arg(long)]
     pub(crate) drop_missing: bool,
@@ -819,22 +843,77 @@ pub(crate) struct DemoArguments {
     #[arg(long, value_name = "DIR", default_value = "demo")]
     pub(crate) out: PathBuf,
     /// Simulations to learn from, fewer for a quick look
-    #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(100..))]
+    #[arg(
+        short = 'n',
+        long,
+        value_name = "N",
+        default_value = "50000",
+        value_parser = demo_rows
+    )]
     pub(crate) rows: u64,
     /// Passes over them
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) epochs: u32,
-    /// Print errors and warnings only
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
-    #[command(flatten)]
-    pub(crate) threads: ThreadArguments,
 }
 
 #[derive(Args)]
 pub(crate) struct CompletionsArguments {
     /// The shell
     pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Args)]
+pub(crate) struct ManArguments {
+    /// Write the pages of all commands into this folder; made if it does not exist
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// A whole number, which may be written 1000000, 1_000_000 or 1e6.
+pub(crate) fn whole(text: &str) -> Result<usize, String> {
+    let digits = text.replace('_', "");
+    let exact =
+        || digits.parse::<f64>().ok().filter(|number| (0.0..9e15).contains(number) && number.fract() == 0.0);
+    digits
+        .parse()
+        .ok()
+        .or_else(|| exact().map(|number| number as usize))
+        .ok_or_else(|| "write a whole number, as in 1000 or 1e6".to_owned())
+}
+
+/// Rows that the demo can learn from.
+fn demo_rows(text: &str) -> Result<u64, String> {
+    match whole(text)? {
+        rows @ 100.. => Ok(rows as u64),
+        _ => Err("the demo needs at least 100".to_owned()),
+    }
+}
+
+/// Parses a setting; clap names the flag, so that the error need not.
+fn setting<T: FromStr<Err = brenier::Error>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error| match error {
+        brenier::Error::Settings { problem, .. } => problem,
+        other => other.to_string(),
+    })
+}
+
+/// The arguments with `--json FILE.json` joined by an equals sign. Any other word after `--json` is an argument of its
+/// own: a model or table that is to be read must not be taken for a file to write.
+pub(crate) fn with_json_files(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut joined: Vec<OsString> = Vec::new();
+    let mut flags = true;
+    for argument in arguments {
+        flags &= argument != "--";
+        let file = argument == "-" || Path::new(&argument).extension().is_some_and(|ending| ending == "json");
+        match joined.last_mut() {
+            Some(last) if flags && file && last == "--json" => {
+                last.push("=");
+                last.push(argument);
+            }
+            _ => joined.push(argument),
+        }
+    }
+    joined
 }
 
 /// Two numbers with a comma between them, the first above zero.

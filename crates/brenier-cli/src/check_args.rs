@@ -8,47 +8,54 @@ use brenier::simulate::MODELS;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use crate::args::{ObservationArguments, ThreadArguments};
+use crate::args::{JsonArguments, ObservationArguments, whole};
 
 pub(crate) const CHECK_HELP: &str = "\
 The table holds pairs (x, y) that the fit has not seen, a thousand or so, with the model's columns.
 
 Examples:
   brenier check model.brenier held_out.csv
-  brenier check model.brenier held_out.csv --with seed2.brenier --with seed3.brenier
-  brenier check lv.brenier held_out.parquet --simulator lotka-volterra      # posterior predictive checks too
+  brenier check model.brenier held_out.csv --against seed2.brenier \\
+      --against seed3.brenier
+  # posterior predictive checks too
+  brenier check lv.brenier held_out.parquet --simulator lotka-volterra
   brenier check model.brenier held_out.csv --command 'python3 sim.py'
-  brenier check model.brenier held_out.csv --json check.json --strict && echo fit for use
+  brenier check model.brenier held_out.csv --json check.json --strict \\
+      && echo fit for use
 
-What is looked at: the likelihood of the held-out rows; calibration by ranks (SBC, expected coverage, TARP), corrected
-for their number; whether the map is one to one, is inverted exactly and its density integrates to one; rows
+What is looked at: the likelihood of the held-out rows; calibration by ranks (SBC, expected coverage, TARP), corrected \
+for their number; whether the map is one to one, is inverted exactly and its density integrates to one; rows \
 outside of the training data; predictives; whether more training or more simulations would help.
 
-With --strict the exit code tells the verdict:
-  0  trustworthy          no check speaks against the model, and there were pairs enough for that to mean something
-  3  usable with care     a reason is named
-  4  not to be trusted    a check speaks clearly against it
+With --strict the exit code is the verdict:
+  0  trustworthy        no check speaks against the model, and there were
+                        enough pairs for that to mean something
+  3  usable with care   a reason is named
+  4  not to be trusted  a check speaks clearly against it
 
-The thresholds behind these words stand in docs/diagnostics.md.";
+The thresholds behind these words are in docs/diagnostics.md.";
 
 pub(crate) const CALIBRATE_HELP: &str = "\
-PAIRS holds the truth, one pair (x, y) a row. DRAWS holds, for every pair, the same number of draws that some program
-took from its posterior given y, one draw a row, with the pair's row (from 1) in the column observation. A column with
+PAIRS holds the truth, one pair (x, y) per row. DRAWS holds, for every pair, the same number of draws that some program \
+took from its posterior given y, one draw per row, with the pair's row (from 1) in the column observation. A column with \
 the log density of each draw allows expected coverage too, if PAIRS has one with that of the truth.
 
 Examples:
-  brenier calibrate pairs.csv draws.parquet --target theta1..theta3 --given s1..s9
-  brenier calibrate pairs.csv draws.csv --target theta --log-density log_q --json calibration.json";
+  brenier calibrate pairs.csv draws.parquet --target theta1..theta3 \\
+      --given s1..s9
+  brenier calibrate pairs.csv draws.csv --target theta --log-density log_q \\
+      --json calibration.json";
 
 pub(crate) const REPORT_HELP: &str = "\
 Examples:
   brenier report model.brenier held_out.csv --out report.html
   brenier report model.brenier held_out.csv --at y1=0.3,y2=-1 --out report.html
-  brenier report lv.brenier held_out.parquet --given observed.csv --simulator lotka-volterra --out report.html
+  brenier report lv.brenier held_out.parquet --observed observed.csv \\
+      --simulator lotka-volterra --out report.html
 
-One file that needs nothing else: the verdict of brenier check and its reasons, what was learned from what, the
-posterior at chosen observations, calibration, predictives, the map's certificates, the training, and how to make it
-all again. Without --given, --at and --row the posteriors at two held-out rows are shown. A table of observations
+One file that needs nothing else: the verdict of brenier check and its reasons, what was learned from what, the \
+posterior at chosen observations, calibration, predictives, the map's certificates, the training, and how to make it \
+all again. Without --observed, --at and --row the posteriors at two held-out rows are shown. A table of observations \
 that has the target columns too shows them as the truth.";
 
 /// What both commands that check a model have in common.
@@ -58,11 +65,11 @@ pub(crate) struct CheckingArguments {
     pub(crate) model: PathBuf,
     /// Table of held-out pairs with the model's target and given columns; other columns are ignored
     pub(crate) table: PathBuf,
-    /// Held-out pairs to draw at, at the most
+    /// Maximum number of held-out pairs to draw at
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pairs: usize,
     /// Draws at each pair [default: 1000; 200 for a COT-Flow]
-    #[arg(long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = whole)]
     draws: Option<usize>,
     /// Level of bands and tests, all tests of calibration together
     #[arg(long, value_name = "P", default_value_t = 0.05)]
@@ -71,18 +78,13 @@ pub(crate) struct CheckingArguments {
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Another model of the same columns, say of another seed, to compare with; may be given more than once
-    #[arg(long = "with", value_name = "MODEL")]
+    #[arg(long = "against", alias = "with", value_name = "MODEL")]
     pub(crate) others: Vec<PathBuf>,
     /// Leave out rows with missing or infinite values instead of stopping
     #[arg(long)]
     pub(crate) drop_missing: bool,
-    /// Print errors, warnings and the result only
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) simulator: SimulatorArguments,
-    #[command(flatten)]
-    pub(crate) threads: ThreadArguments,
 }
 
 impl CheckingArguments {
@@ -131,10 +133,9 @@ pub(crate) struct SimulatorArguments {
 pub(crate) struct CheckArguments {
     #[command(flatten)]
     pub(crate) checking: CheckingArguments,
-    /// Write everything as JSON to this file; - prints it instead of the summary
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-    /// Tell the verdict by the exit code: 0, 3 or 4
+    #[command(flatten)]
+    pub(crate) json: JsonArguments,
+    /// Exit with 0, 3 or 4 according to the verdict
     #[arg(long)]
     pub(crate) strict: bool,
 }
@@ -151,7 +152,7 @@ pub(crate) struct ReportArguments {
     pub(crate) title: Option<String>,
     #[command(flatten)]
     pub(crate) observations: ObservationArguments,
-    /// Row, from 1, of the held-out table at which the posterior is shown; may be given more than once
+    /// Row, from 1, of the held-out table to take as the observation; may be given more than once
     #[arg(long = "row", value_name = "N")]
     pub(crate) rows: Vec<usize>,
 }
@@ -171,8 +172,8 @@ pub(crate) struct CalibrateArguments {
     #[arg(long, value_name = "COLUMNS")]
     pub(crate) given: Option<Selection>,
     /// Column of DRAWS with the row, from 1, of the pair
-    #[arg(long, value_name = "COLUMN", default_value = "observation")]
-    pub(crate) observation: String,
+    #[arg(long, alias = "observation", value_name = "COLUMN", default_value = "observation")]
+    pub(crate) observation_column: String,
     /// Column of both tables with the method's log density, up to a constant of each pair
     #[arg(long, value_name = "COLUMN")]
     pub(crate) log_density: Option<String>,
@@ -182,12 +183,9 @@ pub(crate) struct CalibrateArguments {
     /// Seed of reference points and ties
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
-    /// Write everything as JSON to this file; - prints it instead of the summary
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-    /// Tell by the exit code whether a check speaks against the draws: 0 or 3
+    #[command(flatten)]
+    pub(crate) json: JsonArguments,
+    /// Exit with 3 if a check speaks against the draws
     #[arg(long)]
     pub(crate) strict: bool,
-    #[command(flatten)]
-    pub(crate) threads: ThreadArguments,
 }

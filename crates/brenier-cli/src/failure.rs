@@ -1,6 +1,7 @@
 //! What can end a command early, and the exit code each stands for.
 
 use std::io;
+use std::path::Path;
 
 use brenier::Error;
 
@@ -8,7 +9,7 @@ use brenier::Error;
 pub(crate) const SUCCESS: u8 = 0;
 /// The machine failed us: input and output, memory, arithmetic.
 pub(crate) const UNEXPECTED: u8 = 1;
-/// The user can mend it: flags, settings, tables, models.
+/// Fixable by the user: flags, settings, tables, models.
 pub(crate) const BAD_INPUT: u8 = 2;
 /// A second Ctrl-C, or the first where there is no result yet.
 pub(crate) const INTERRUPTED: i32 = 130;
@@ -42,7 +43,7 @@ impl From<io::Error> for Failure {
 }
 
 impl Failure {
-    /// The sentence for the user; none when the reader of a pipe has had enough.
+    /// The sentence for the user; none on a broken pipe.
     pub(crate) fn message(&self) -> Option<String> {
         match self {
             _ if self.is_broken_pipe() => None,
@@ -50,6 +51,16 @@ impl Failure {
             Self::Usage(text) | Self::Interrupted(text) => Some(text.clone()),
             Self::Library(error) => Some(error.to_string()),
             Self::Stdout(error) => Some(format!("cannot write to standard output: {error}")),
+        }
+    }
+
+    /// The same, naming the table at `path` where it is about values or columns of a table that is not named yet.
+    pub(crate) fn of_table(self, path: &Path) -> Self {
+        match self {
+            Self::Library(Error::Domain(problem) | Error::Columns(problem)) => {
+                Self::Library(Error::table(path, problem))
+            }
+            other => other,
         }
     }
 

@@ -49,6 +49,7 @@ enum Role {
 /// The role of every flag and positional argument that takes a path, by its name in clap's definition. A name means
 /// the same in every command, but for those in [`EXCEPTIONS`].
 const ROLES: &[(&str, Role)] = &[
+    ("assignment", Role::Output),
     ("config", Role::Input),
     ("data_dir", Role::Folder),
     ("dir", Role::Folder),
@@ -64,14 +65,15 @@ const ROLES: &[(&str, Role)] = &[
     ("out", Role::Output),
     ("out_prefix", Role::Prefix),
     ("pairs", Role::Input),
+    ("overlay", Role::Input),
     ("parameters", Role::Input),
     ("particles", Role::Input),
     ("plot", Role::Output),
     ("posterior", Role::Input),
     ("prior", Role::Input),
-    ("rows", Role::Output),
     ("scale", Role::Input),
     ("second", Role::Input),
+    ("summary", Role::Output),
     ("table", Role::Input),
     ("tables", Role::Input),
     ("test", Role::Input),
@@ -188,7 +190,8 @@ fn derived(command: &Command, files: &mut Files) {
         | Command::Data { .. }
         | Command::Reproduce { .. }
         | Command::Demo(_)
-        | Command::Completions(_) => {}
+        | Command::Completions(_)
+        | Command::Man(_) => {}
     }
 }
 

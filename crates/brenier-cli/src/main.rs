@@ -6,6 +6,8 @@ mod commands;
 mod config;
 mod failure;
 mod files;
+#[cfg(test)]
+mod grammar;
 mod interrupt;
 mod lock;
 mod model_args;
@@ -21,22 +23,23 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 
-use args::{Arguments, Command};
+use args::{Arguments, Command, with_json_files};
 use failure::{Failure, UNEXPECTED};
 use plot_args::PlotCommand;
-use reproduce_args::ReproduceCommand;
 
 fn main() -> ExitCode {
-    let mut definition = Arguments::command();
-    let matches = definition.get_matches_mut();
+    let definition = Arguments::command();
+    let matches = definition.clone().get_matches_from(with_json_files(std::env::args_os()));
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     // A panic is a mistake of ours: one line that can be reported, no trace over the user's terminal.
     std::panic::set_hook(Box::new(|panic| {
         output::error(&format!("this is a mistake in brenier, please report it: {panic}").replace('\n', " "));
     }));
+    output::set_quiet(arguments.everywhere.quiet);
+    let threads = arguments.everywhere.threads;
     let result = catch_unwind(AssertUnwindSafe(|| {
         files::check(&definition, &matches, &arguments.command)?;
-        run(arguments.command)
+        run(arguments.command, threads)
     }));
     match result {
         Ok(Ok(())) => ExitCode::SUCCESS,
@@ -50,30 +53,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> Result<(), Failure> {
+fn run(command: Command, threads: Option<usize>) -> Result<(), Failure> {
     let threads = match &command {
-        Command::Fit(fit) => fit.threads.threads,
-        Command::Tune(tune) => tune.threads.threads,
-        Command::Sample(sample) => sample.threads.threads,
-        Command::Density(density) => density.threads.threads,
-        Command::Mode(mode) => mode.threads.threads,
-        Command::Straightness(straightness) => straightness.threads.threads,
-        Command::Compare(compare) => compare.threads.threads,
-        Command::Check(check) => check.checking.threads.threads,
-        Command::Report(report) => report.checking.threads.threads,
-        Command::Calibrate(calibrate) => calibrate.threads.threads,
-        Command::Demo(demo) => demo.threads.threads,
-        Command::Plot { command } => match command {
-            PlotCommand::Predictive(predictive) => predictive.threads.threads,
-            PlotCommand::Pairs(_) | PlotCommand::Curves(_) => Some(1),
-        },
-        Command::Simulate(simulate) => simulate.threads.threads,
-        Command::Abc(abc) => abc.threads.threads,
-        Command::Reproduce { command } => match command {
-            ReproduceCommand::Uci(uci) => uci.threads.threads,
-            ReproduceCommand::LotkaVolterra(experiment) => experiment.threads.threads,
-        },
-        Command::Info(_) | Command::Data { .. } | Command::Completions(_) => Some(1),
+        // Nothing is shared out there.
+        Command::Info(_) | Command::Data { .. } | Command::Completions(_) | Command::Man(_) => Some(1),
+        Command::Plot { command: PlotCommand::Pairs(_) | PlotCommand::Curves(_) } => Some(1),
+        _ => threads,
     };
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(threads.unwrap_or(0))
@@ -99,5 +84,6 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Abc(arguments) => commands::abc::run(&arguments),
         Command::Reproduce { command } => commands::reproduce::run(&command),
         Command::Completions(arguments) => commands::completions::run(&arguments),
+        Command::Man(arguments) => commands::man::run(&arguments),
     })
 }

@@ -7,43 +7,53 @@ use brenier::simulate::{MODELS, Shard};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use crate::args::{ThreadArguments, one_of};
+use crate::args::{one_of, whole};
 
 pub(crate) const SIMULATE_HELP: &str = "\
 Models:
-  lotka-volterra        predators and prey, a jump process; parameters theta_1..theta_4 (log-uniform
-                        between e^-5 and e^2), nine summaries of the path
-  lotka-volterra-paths  the same, with the numbers at t = 0, 0.2, …, 29.8 as outputs
-  linear-gaussian       three parameters, four outputs; the posterior is Gaussian and known
-  two-moons             two parameters, two outputs; the posterior is two crescents and known
+  lotka-volterra        predators and prey, a jump process; parameters
+                        theta_1..theta_4 (log-uniform between e^-5 and e^2),
+                        nine summaries of the path
+  lotka-volterra-paths  the same, with the numbers at t = 0, 0.2, …, 29.8
+  linear-gaussian       three parameters, four outputs; Gaussian posterior
+  two-moons             two parameters, two outputs; the posterior is two
+                        crescents
 
 Examples:
   brenier simulate lotka-volterra -n 50000 --out lv.parquet
-  brenier fit lv.parquet --target theta_1..theta_4 --given rest --support theta_1=log \\
-      --support theta_2=log --support theta_3=log --support theta_4=log --out lv.brenier
+  brenier fit lv.parquet --target theta_1..theta_4 --given rest \\
+      --support theta_1..theta_4=log --out lv.brenier
 
-  brenier simulate --command 'python3 sim.py' --prior prior.toml -n 50000 --out sims.csv
-  brenier simulate --command 'python3 sim.py' --prior prior.toml -n 50000 --out sims.csv --resume
+  brenier simulate --command 'python3 sim.py' --prior prior.toml -n 50000 \\
+      --out sims.csv
+  brenier simulate --command 'python3 sim.py' --prior prior.toml -n 50000 \\
+      --out sims.csv --resume
 
-  brenier simulate lotka-volterra -n 1000000 --shard 1/2 --out part1.parquet     # on one machine
-  brenier simulate lotka-volterra -n 1000000 --shard 2/2 --out part2.parquet     # on another
+  # on one machine
+  brenier simulate lotka-volterra -n 1000000 --shard 1/2 --out part1.parquet
+  # on another
+  brenier simulate lotka-volterra -n 1000000 --shard 2/2 --out part2.parquet
   brenier simulate --merge part1.parquet part2.parquet --out lv.parquet
 
-  brenier simulate lotka-volterra-paths --parameters draws.csv --out predictive.csv
+  brenier simulate lotka-volterra-paths --parameters draws.csv \\
+      --out predictive.csv
 
 A prior file declares every parameter:
   [[prior]]
   name = \"rate\"
-  kind = \"log-uniform\"      # or uniform; normal has mean and sd, multivariate-normal
-  low = 0.01                # has names, mean and covariance, table has file and columns
+  kind = \"log-uniform\"
+  low = 0.01
   high = 10.0
+
+Other kinds: uniform; normal has mean and sd; multivariate-normal has names, mean and covariance; table has file and \
+columns.
 
 A program of your own reads standard input and answers each line with one line, flushed:
   brenier 1 rate …          outputs NAME…                    once, at the start
   run SEED VALUE…           done VALUE…  or  abandon  or  fail WORDS
 
-One worker runs for each of --threads. While it runs, finished rows are kept in TABLE.partial; it is removed
-after success and kept when Ctrl-C or a crash ends the run, so that --resume goes on. Rows that failed are
+One worker runs for each of --threads. While it runs, finished rows are kept in TABLE.partial; it is removed \
+after success and kept when Ctrl-C or a crash ends the run, so that --resume continues. Rows that failed are \
 listed in TABLE.failed.csv, with their parameters and the reason. See docs/simulate.md.";
 
 /// A built-in model, or a user's own program with its prior.
@@ -71,8 +81,8 @@ pub(crate) struct SimulateArguments {
     #[command(flatten)]
     pub(crate) model: ModelArguments,
     /// Rows of the table
-    #[arg(short, long = "rows", value_name = "N", conflicts_with = "parameters")]
-    pub(crate) n: Option<u64>,
+    #[arg(short, long = "rows", value_name = "N", value_parser = whole, conflicts_with = "parameters")]
+    pub(crate) n: Option<usize>,
     /// Table to write; - is CSV on standard output
     #[arg(long, value_name = "TABLE")]
     pub(crate) out: PathBuf,
@@ -85,7 +95,7 @@ pub(crate) struct SimulateArguments {
     /// Simulate at the parameters in the rows of this table instead of prior draws
     #[arg(long, value_name = "TABLE")]
     pub(crate) parameters: Option<PathBuf>,
-    /// Go on from TABLE.partial if there is one
+    /// Continue from TABLE.partial if there is one
     #[arg(long)]
     pub(crate) resume: bool,
     /// Put tables made with --shard together, in this order
@@ -96,23 +106,20 @@ pub(crate) struct SimulateArguments {
         conflicts_with_all = ["model", "command", "n", "shard", "parameters", "resume"],
     )]
     pub(crate) merge: Vec<PathBuf>,
-    /// Print errors and warnings only
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
-    #[command(flatten)]
-    pub(crate) threads: ThreadArguments,
 }
 
 pub(crate) const ABC_HELP: &str = "\
 Distances are Euclidean, each output divided by its standard deviation over prior simulations.
 
 Examples:
-  brenier abc lotka-volterra --observed observed.csv --tolerance 0.1 --out particles.csv
-  brenier abc two-moons --observed observed.csv --tolerance 0.02 --particles 5000 --out p.parquet
-  brenier abc --command 'python3 sim.py' --prior prior.toml --timeout 10 --observed observed.csv \\
-      --minutes 60 --out particles.csv
-  brenier abc linear-gaussian --observed observed.csv --method rejection --particles 1000 \\
-      --simulations 1000000 --out nearest.csv
+  brenier abc lotka-volterra --observed observed.csv --tolerance 0.1 \\
+      --out particles.csv
+  brenier abc two-moons --observed observed.csv --tolerance 0.02 \\
+      --particles 5000 --out p.parquet
+  brenier abc --command 'python3 sim.py' --prior prior.toml --timeout 10 \\
+      --observed observed.csv --minutes 60 --out particles.csv
+  brenier abc linear-gaussian --observed observed.csv --method rejection \\
+      --particles 1000 --simulations 1000000 --out nearest.csv
 
 The table holds the parameters, their weight (the weights sum to 1) and the distance of their simulation.
 
@@ -122,8 +129,8 @@ A settings file holds the same settings; a flag overrides it:
   decay = 0.85
   seed = 7
 
-While it runs, the state is kept in TABLE.checkpoint; it is removed after success and kept when Ctrl-C, a
-budget or a crash ends the run, so that --resume goes on and ends in the same bits. Ctrl-C and budgets write
+While it runs, the state is kept in TABLE.checkpoint; it is removed after success and kept when Ctrl-C, a \
+budget or a crash ends the run, so that --resume continues and ends in the same bits. Ctrl-C and budgets write \
 the particles of the last finished round. See docs/abc.md.";
 
 #[derive(Args)]
@@ -133,7 +140,7 @@ pub(crate) struct AbcArguments {
     /// Table with the model's outputs; other columns are ignored
     #[arg(long, value_name = "TABLE")]
     pub(crate) observed: PathBuf,
-    /// Row, from 1, of the observed table [default: its only row]
+    /// Row, from 1, of the --observed table to take as the observation [default: its only row]
     #[arg(long, value_name = "N")]
     pub(crate) row: Option<usize>,
     /// Table of weighted particles to write; - is CSV on standard output
@@ -145,20 +152,15 @@ pub(crate) struct AbcArguments {
     /// Table of prior simulations whose standard deviations scale the outputs, instead of a pilot
     #[arg(long, value_name = "TABLE")]
     pub(crate) scale: Option<PathBuf>,
-    /// Go on from TABLE.checkpoint if there is one
+    /// Continue from TABLE.checkpoint if there is one
     #[arg(long)]
     pub(crate) resume: bool,
     /// Seconds between checkpoints
     #[arg(long, value_name = "S", default_value_t = 30.0)]
     pub(crate) checkpoint_seconds: f64,
-    /// Write every event of the run to this file, one JSON object a line
+    /// Write every event of the run to this file, one JSON object per line
     #[arg(long, value_name = "FILE.jsonl")]
     pub(crate) log: Option<PathBuf>,
-    /// Print errors and warnings only
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
-    #[command(flatten)]
-    pub(crate) threads: ThreadArguments,
     #[command(flatten)]
     pub(crate) settings: AbcFlags,
 }
@@ -193,11 +195,11 @@ pub(crate) struct AbcFlags {
     /// Prior simulations that decide the outputs' scales [default: 10000]
     #[arg(long, value_name = "N", help_heading = "Search")]
     pilot: Option<u64>,
-    /// Simulations at the most
+    /// Maximum number of simulations
     #[arg(long = "simulations", value_name = "N", help_heading = "Search")]
     max_simulations: Option<u64>,
-    /// Minutes at the most
-    #[arg(long, value_name = "MINUTES", help_heading = "Search")]
+    /// Time limit in minutes
+    #[arg(long, value_name = "M", help_heading = "Search")]
     minutes: Option<f64>,
     /// Seed of everything random [default: 0]
     #[arg(long, value_name = "N", help_heading = "Search")]

@@ -95,7 +95,7 @@ pub(crate) fn set_aside(path: &Path, resume: bool, quiet: bool) -> Result<(), Fa
             std::fs::rename(path, &old)
                 .map_err(|source| brenier::Error::io(path, "set the old state aside", source))?;
             output::warning(&format!(
-                "{} of an unfinished run is now {}; --resume would have gone on from it",
+                "{} of an unfinished run is now {}; --resume would have continued it",
                 path.display(),
                 old.display()
             ));

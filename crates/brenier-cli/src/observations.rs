@@ -1,8 +1,8 @@
-//! The values y to condition on, from a table (`--given`) or from the command line (`--at`).
+//! The values y to condition on, from a table (`--observed`) or from the command line (`--at`).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use brenier::data::{self, Format, ReadOptions, Table};
+use brenier::data::{self, Format, Pick, ReadOptions, Selection, Table, short_name};
 use brenier::{Distance, Error, Posterior};
 
 use crate::args::ObservationArguments;
@@ -15,6 +15,21 @@ pub(crate) struct Observations {
     pub(crate) values: Vec<f64>,
     /// How many rows; 1 for an unconditional model.
     pub(crate) count: usize,
+    /// The table they come from, if any.
+    source: Option<PathBuf>,
+}
+
+impl Observations {
+    /// An error about these values, with the table or flag that they come from.
+    pub(crate) fn failed(&self, error: Error) -> Failure {
+        match (&self.source, error) {
+            (Some(path), error) => Failure::from(error).of_table(path),
+            (None, Error::Domain(problem)) => {
+                Failure::Usage(format!("--at: {}", problem.strip_prefix("row 1: ").unwrap_or(&problem)))
+            }
+            (None, error) => error.into(),
+        }
+    }
 }
 
 /// Observations that are warned of one by one.
@@ -63,28 +78,35 @@ fn warn_of_extremes(distances: &[Distance]) {
 
 fn gather(model: &Posterior, flags: &ObservationArguments) -> Result<Observations, Failure> {
     let names = model.given_names();
-    match (&flags.given, flags.at.is_empty()) {
+    match (&flags.observed, flags.at.is_empty()) {
         _ if names.is_empty() => {
-            if flags.given.is_some() || !flags.at.is_empty() {
+            if flags.observed.is_some() || !flags.at.is_empty() {
                 return Err(Failure::Usage(
-                    "the model is unconditional: leave out --given and --at".to_owned(),
+                    "the model is unconditional: leave out --observed and --at".to_owned(),
                 ));
             }
-            Ok(Observations { values: Vec::new(), count: 1 })
+            Ok(Observations { values: Vec::new(), count: 1, source: None })
         }
         (Some(path), _) => {
             let table = columns(path, ReadOptions::default(), names)?;
-            Ok(Observations { count: table.rows(), values: table.into_values() })
+            Ok(Observations { count: table.rows(), values: table.into_values(), source: Some(path.clone()) })
         }
         (None, false) => {
-            Ok(Observations { values: assignments("--at", "given column", &flags.at, names)?, count: 1 })
+            let values = assignments("--at", "given column", &flags.at, names)?;
+            Ok(Observations { values, count: 1, source: None })
         }
         (None, true) => Err(Failure::Usage(format!(
-            "the model is conditional on {}: say at which values, with --given TABLE or --at {}",
-            names.join(", "),
-            names.iter().map(|name| format!("{name}=…")).collect::<Vec<_>>().join(",")
+            "the model is conditional on {}: say at which values, with --observed TABLE or --at {}",
+            listed(names, ", "),
+            listed(&names.iter().map(|name| format!("{}=…", quoted(name))).collect::<Vec<_>>(), ",")
         ))),
     }
+}
+
+/// The place of the column `name` among `names`, those of the table at `path`.
+pub(crate) fn place(path: &Path, name: &str, names: &[String]) -> Result<usize, Error> {
+    let places = Selection::Columns(vec![Pick::Name(name.to_owned())]).resolve(names);
+    places.map(|places| places[0]).map_err(|error| Error::table(path, error.to_string()))
 }
 
 /// The columns `names` of the table at `path`, in this order; its other columns are not read.
@@ -103,25 +125,37 @@ pub(crate) fn columns(path: &Path, options: ReadOptions, names: &[String]) -> Re
             in_order = true;
             return Ok((0..names.len()).collect());
         }
-        const FEW: usize = 20;
-        let mut list = have.iter().take(FEW).map(String::as_str).collect::<Vec<_>>().join(", ");
-        if have.len() > FEW {
-            list.push_str(&format!(", … ({} in all)", have.len()));
-        }
-        let name = &names[missing];
+        let name = short_name(&names[missing]);
         Err(Error::table(
             path,
-            format!("there is no column \"{name}\", which the model needs; it has {list}"),
+            format!("there is no column \"{name}\", which the model needs; it has {}", listed(have, ", ")),
         ))
     })?;
     if in_order {
-        output::note(&format!("{}: columns taken in order as {}", path.display(), names.join(", ")));
+        output::note(&format!("{}: columns taken in order as {}", path.display(), listed(names, ", ")));
     }
     output::noticed(path, &read);
     Ok(read.table)
 }
 
+/// At most twenty `names`, cut where they are very long.
+fn listed(names: &[String], between: &str) -> String {
+    const FEW: usize = 20;
+    let mut list = names.iter().take(FEW).map(|name| short_name(name)).collect::<Vec<_>>().join(between);
+    if names.len() > FEW {
+        list.push_str(&format!("{between}… ({} in all)", names.len()));
+    }
+    list
+}
+
+/// A name as a selection has it.
+fn quoted(name: &str) -> String {
+    Pick::Name(name.to_owned()).to_string()
+}
+
 /// `name=value` entries of `flag` in any order, each of `names` exactly once; `kind` says what these are.
+///
+/// The names are written as in a [`Selection`], with quotation marks, positions and ranges.
 pub(crate) fn assignments(
     flag: &str,
     kind: &str,
@@ -129,36 +163,54 @@ pub(crate) fn assignments(
     names: &[String],
 ) -> Result<Vec<f64>, Failure> {
     let mut values: Vec<Option<f64>> = vec![None; names.len()];
-    for entry in entries {
+    for entry in entries.iter().flat_map(|text| split(text)) {
         let wrong = |why: String| Failure::Usage(format!("{flag} {entry}: {why}"));
         let (name, value) = entry
             .rsplit_once('=')
             .ok_or_else(|| wrong("write name=value, with commas between entries".to_owned()))?;
         let (name, value) = (name.trim(), value.trim());
-        let place = names
-            .iter()
-            .position(|own| own == name)
-            .ok_or_else(|| wrong(format!("there is no {kind} \"{name}\"; there are {}", names.join(", "))))?;
-        let number: f64 =
-            value.parse().map_err(|_| wrong(format!("\"{value}\" is not a number (column \"{name}\")")))?;
+        let places = match names.iter().position(|own| own == name) {
+            Some(place) => vec![place],
+            None => match name.parse::<Selection>().and_then(|selection| selection.resolve(names)) {
+                Ok(places) => places,
+                Err(error) => {
+                    return Err(wrong(error.to_string().replacen("no column", &format!("no {kind}"), 1)));
+                }
+            },
+        };
+        let number: f64 = value
+            .parse()
+            .map_err(|_| wrong(format!("\"{value}\" is not a number (column \"{}\")", short_name(name))))?;
         if !number.is_finite() {
-            return Err(wrong(format!("the value of \"{name}\" must be finite")));
+            return Err(wrong(format!("the value of \"{}\" must be finite", short_name(name))));
         }
-        if values[place].replace(number).is_some() {
-            return Err(wrong(format!("\"{name}\" is given twice")));
+        for place in places {
+            if values[place].replace(number).is_some() {
+                return Err(wrong(format!("\"{}\" is given twice", short_name(&names[place]))));
+            }
         }
     }
-    let missing: Vec<&str> = names
+    let missing: Vec<String> = names
         .iter()
         .zip(&values)
         .filter(|(_, value)| value.is_none())
-        .map(|(name, _)| name.as_str())
+        .map(|(name, _)| name.clone())
         .collect();
     if !missing.is_empty() {
         return Err(Failure::Usage(format!(
             "{flag}: no value for {}; every {kind} needs one",
-            missing.join(", ")
+            listed(&missing, ", ")
         )));
     }
     Ok(values.into_iter().flatten().collect())
+}
+
+/// The parts of `text` between the commas that are not in quotation marks.
+fn split(text: &str) -> Vec<&str> {
+    let mut inside = false;
+    text.split(|letter| {
+        inside ^= letter == '"';
+        letter == ',' && !inside
+    })
+    .collect()
 }

@@ -4,8 +4,25 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use brenier::Error;
-use brenier::data::Output;
+use brenier::data::{Output, write_bytes};
+
+use crate::failure::Failure;
+
+/// Whether `--quiet` was given.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Sets what [`quiet`] answers.
+pub(crate) fn set_quiet(quiet: bool) {
+    QUIET.store(quiet, Ordering::Relaxed);
+}
+
+/// Whether only errors, warnings and results are to be printed.
+pub(crate) fn quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
 
 /// An error's sentence.
 pub(crate) fn error(text: &str) {
@@ -17,9 +34,23 @@ pub(crate) fn warning(text: &str) {
     to_stderr("warning: ", text);
 }
 
-/// News of no consequence.
+/// News of no consequence; nothing when quiet.
 pub(crate) fn note(text: &str) {
-    to_stderr("", text);
+    if !quiet() {
+        to_stderr("", text);
+    }
+}
+
+/// Says that `what` is now in a file.
+pub(crate) fn wrote(what: &str, target: &Output) {
+    if let Output::Path(path) = target {
+        note(&format!("{what} written to {}", path.display()));
+    }
+}
+
+/// A number of things: `1 row`, `2 rows`.
+pub(crate) fn count(number: usize, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
 /// A closed standard error is no reason to stop: there is nobody left to tell.
@@ -32,6 +63,32 @@ pub(crate) fn result(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()
+}
+
+/// Checks, before work is spent on it, that `--json` can be written.
+pub(crate) fn check_json(json: Option<&Path>) -> Result<(), Error> {
+    match json.filter(|path| *path != Path::new("-")) {
+        Some(path) => check_writable(path),
+        None => Ok(()),
+    }
+}
+
+/// Prints a result: its `text`, or the `document` where `--json` has no file; with a file, both.
+pub(crate) fn result_or_json(
+    json: Option<&Path>,
+    document: impl FnOnce() -> String,
+    text: impl FnOnce() -> String,
+) -> Result<(), Failure> {
+    match json {
+        None => result(&text())?,
+        Some(path) if path == Path::new("-") => result(&document())?,
+        Some(path) => {
+            write_bytes(path, document().as_bytes())?;
+            result(&text())?;
+            wrote("JSON", &Output::Path(path.to_owned()));
+        }
+    }
+    Ok(())
 }
 
 /// Where `--out` points: `-` or nothing is standard output.
@@ -87,7 +144,6 @@ pub(crate) fn noticed(path: &std::path::Path, read: &brenier::data::Read) {
     }
     match read.dropped_rows {
         0 => {}
-        1 => warning(&format!("{}: 1 row with missing values left out", path.display())),
-        rows => warning(&format!("{}: {rows} rows with missing values left out", path.display())),
+        rows => warning(&format!("{}: {} with missing values left out", path.display(), count(rows, "row"))),
     }
 }

@@ -9,7 +9,7 @@ use brenier::simulate::MODELS;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 
-use crate::args::{ObservationArguments, ThreadArguments};
+use crate::args::whole;
 
 pub(crate) const PLOT_HELP: &str = "\
 Pictures are SVG or PNG, by the ending of --out. See docs/figures.md.";
@@ -17,34 +17,46 @@ Pictures are SVG or PNG, by the ending of --out. See docs/figures.md.";
 const PAIRS_HELP: &str = "\
 Examples:
   brenier plot pairs draws.csv --out posterior.svg
-  brenier plot pairs draws.csv particles.csv --weights weight --labels PCP-Map,SMC-ABC --log rest \\
-      --truth theta_1=0.01,theta_2=0.5,theta_3=1,theta_4=0.01 --names θ₁,θ₂,θ₃,θ₄ --out posterior.png
-  brenier mode model.brenier --given observed.csv --out mode.csv
+  brenier plot pairs draws.csv particles.csv --weights weight \\
+      --labels PCP-Map,SMC-ABC --log-columns rest \\
+      --truth theta_1=0.01,theta_2=0.5,theta_3=1,theta_4=0.01 \\
+      --names θ₁,θ₂,θ₃,θ₄ --out posterior.png
+  brenier mode model.brenier --observed observed.csv --out mode.csv
   brenier plot pairs draws.csv --mode mode.csv --out posterior.svg
 
-Lines bound the smallest regions that hold 50 % and 90 % of a kernel density estimate, which takes weights
+Lines bound the smallest regions that hold 50 % and 90 % of a kernel density estimate, which takes weights \
 into account. On a logarithmic axis the density is that of the logarithm.";
 
 const PREDICTIVE_HELP: &str = "\
 Examples:
-  brenier plot predictive --posterior lv.brenier --given observed.csv --simulator lotka-volterra-paths \\
-      --truth theta_1=0.01,theta_2=0.5,theta_3=1,theta_4=0.01 --out predictive.svg
-  brenier plot predictive --posterior lv.brenier --given observed.csv --simulator lotka-volterra --out fit.svg
-  brenier plot predictive --posterior m.brenier --at y=1 --command 'python3 sim.py' --prior prior.toml --out p.png
+  brenier plot predictive --posterior lv.brenier --observed observed.csv \\
+      --simulator lotka-volterra-paths \\
+      --truth theta_1=0.01,theta_2=0.5,theta_3=1,theta_4=0.01 \\
+      --out predictive.svg
+  brenier plot predictive --posterior lv.brenier --observed observed.csv \\
+      --simulator lotka-volterra --out fit.svg
+  brenier plot predictive --posterior m.brenier --at y=1 \\
+      --command 'python3 sim.py' --prior prior.toml --out p.png
 
-  brenier simulate lotka-volterra-paths --parameters draws.csv --out paths.csv       # or in two steps
-  brenier plot predictive paths.csv --observed path.csv --time-unit years --out predictive.svg
+  # or in two steps
+  brenier simulate lotka-volterra-paths --parameters draws.csv --out paths.csv
+  brenier plot predictive paths.csv --observed path.csv --time-unit years \\
+      --out predictive.svg
 
-Outputs named STEM_TIME, as prey_0, prey_0.2 and so on, are a time series: the picture shows their median, bands
-of 50 % and 90 % and a few single draws. Other outputs get a histogram each, with the observed value and the part
+Outputs named STEM_TIME, as prey_0, prey_0.2 and so on, are a time series: the picture shows their median, bands \
+of 50 % and 90 % and a few single draws. Other outputs get a histogram each, with the observed value and the part \
 of the draws below it.";
 
 const CURVES_HELP: &str = "\
 Examples:
-  brenier plot curves errors.csv --x steps --y error --log-x --log-y --out error.svg
-  brenier plot curves times.csv --x seconds --y pcp,cot --error pcp_sd,cot_sd --out times.png
-  brenier fit data.csv --target x --given rest --log run.jsonl --out model.brenier
-  brenier plot curves run.jsonl --x step --y train_nll,valid_nll --log-x --y-name NLL --out training.svg";
+  brenier plot curves errors.csv --x steps --y error --log-x --log-y \\
+      --out error.svg
+  brenier plot curves times.csv --x seconds --y pcp,cot \\
+      --error pcp_sd,cot_sd --out times.png
+  brenier fit data.csv --target x --given rest --log run.jsonl \\
+      --out model.brenier
+  brenier plot curves run.jsonl --x step --y train_nll,valid_nll --log-x \\
+      --y-name NLL --out training.svg";
 
 #[derive(Subcommand)]
 pub(crate) enum PlotCommand {
@@ -93,8 +105,8 @@ pub(crate) struct PairsArguments {
     #[arg(long, value_name = "VALUES|TABLE")]
     pub(crate) mode: Option<String>,
     /// Columns with a logarithmic axis; rest is all
-    #[arg(long, value_name = "COLUMNS")]
-    pub(crate) log: Option<Selection>,
+    #[arg(long, alias = "log", value_name = "COLUMNS")]
+    pub(crate) log_columns: Option<Selection>,
     /// What the legend calls the tables [default: their names]
     #[arg(long, value_name = "LABEL,…", value_delimiter = ',')]
     pub(crate) labels: Vec<String>,
@@ -113,17 +125,25 @@ pub(crate) struct PairsArguments {
 
 #[derive(Args)]
 pub(crate) struct PredictiveArguments {
-    /// Table of simulated outputs, one draw a row, instead of --posterior
+    /// Table of simulated outputs, one draw per row, instead of --posterior
     #[arg(value_name = "TABLE", required_unless_present = "posterior", conflicts_with = "posterior")]
     pub(crate) table: Option<PathBuf>,
     /// Model to draw parameters from
     #[arg(long, value_name = "MODEL", help_heading = "Simulation")]
     pub(crate) posterior: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) observations: ObservationArguments,
-    /// Row, from 1, of the --given table [default: its only row]
-    #[arg(long, value_name = "N")]
-    pub(crate) observation: Option<usize>,
+    /// Table of observations: the posterior is taken at its given columns, and its outputs are laid over the predicted
+    /// ones
+    #[arg(long, value_name = "TABLE")]
+    pub(crate) observed: Option<PathBuf>,
+    /// The old name of --observed, when --observed was the table to lay over
+    #[arg(long, value_name = "TABLE", hide = true, conflicts_with_all = ["at", "overlay"], requires = "posterior")]
+    pub(crate) given: Option<PathBuf>,
+    /// One observation: a value for each given column, named as for --target: y1=0.3, '"a,b"=1', '#2=0', y1..y3=0
+    #[arg(long, value_name = "NAME=VALUE,…", allow_hyphen_values = true)]
+    pub(crate) at: Vec<String>,
+    /// Row, from 1, of the --observed table to take as the observation [default: its only row]
+    #[arg(long, alias = "observation", value_name = "N")]
+    pub(crate) row: Option<usize>,
     /// Built-in model to simulate with
     #[arg(
         long,
@@ -144,7 +164,14 @@ pub(crate) struct PredictiveArguments {
     #[arg(long, value_name = "S", requires = "command", help_heading = "Simulation")]
     pub(crate) timeout: Option<f64>,
     /// Draws from the posterior, each simulated once
-    #[arg(short, long = "draws", value_name = "N", default_value_t = 1000, help_heading = "Simulation")]
+    #[arg(
+        short,
+        long = "draws",
+        value_name = "N",
+        default_value = "1000",
+        value_parser = whole,
+        help_heading = "Simulation"
+    )]
     pub(crate) n: usize,
     /// Seed of draws and simulations
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Simulation")]
@@ -152,9 +179,9 @@ pub(crate) struct PredictiveArguments {
     /// Parameters to simulate one path at and lay over the others: name=value,… or a table of one row
     #[arg(long, value_name = "VALUES|TABLE", requires = "posterior", help_heading = "Simulation")]
     pub(crate) truth: Option<String>,
-    /// Table of one row with observed outputs to lay over the predicted ones
+    /// Table of one row with outputs to lay over the predicted ones, where they are not in the --observed table
     #[arg(long, value_name = "TABLE")]
-    pub(crate) observed: Option<PathBuf>,
+    pub(crate) overlay: Option<PathBuf>,
     /// Time series to draw, by the stems of their columns [default: all of the longest]
     #[arg(long, value_name = "STEM,…", value_delimiter = ',', conflicts_with = "histograms")]
     pub(crate) series: Vec<String>,
@@ -170,10 +197,25 @@ pub(crate) struct PredictiveArguments {
     /// Unit of the times
     #[arg(long, value_name = "UNIT")]
     pub(crate) time_unit: Option<String>,
-    #[command(flatten)]
-    pub(crate) threads: ThreadArguments,
+    /// Leave out rows with missing or infinite values instead of stopping
+    #[arg(long)]
+    pub(crate) drop_missing: bool,
     #[command(flatten)]
     pub(crate) picture: PictureArguments,
+}
+
+impl PredictiveArguments {
+    /// The table of observations at which the posterior is taken.
+    pub(crate) fn conditions(&self) -> Option<&PathBuf> {
+        let observed = self.observed.as_ref().filter(|_| self.posterior.is_some() && self.at.is_empty());
+        self.given.as_ref().or(observed)
+    }
+
+    /// The table of outputs to lay over the predicted ones.
+    pub(crate) fn overlay(&self) -> Option<&PathBuf> {
+        let observed = self.observed.as_ref();
+        self.overlay.as_ref().or(observed.filter(|observed| self.conditions() != Some(observed)))
+    }
 }
 
 #[derive(Args)]
@@ -216,6 +258,9 @@ pub(crate) struct CurvesArguments {
     /// Horizontal line to compare with, as in 'unit Gaussian=1.42'
     #[arg(long, value_name = "LABEL=VALUE", allow_hyphen_values = true)]
     pub(crate) reference: Vec<String>,
+    /// Leave out rows with missing or infinite values instead of stopping
+    #[arg(long)]
+    pub(crate) drop_missing: bool,
     #[command(flatten)]
     pub(crate) picture: PictureArguments,
 }

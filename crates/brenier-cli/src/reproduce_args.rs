@@ -6,61 +6,66 @@ use brenier::map::Method;
 use brenier::reproduce::UciSettings;
 use clap::{Args, Subcommand};
 
-use crate::args::{ThreadArguments, one_of};
+use crate::args::one_of;
 
 pub(crate) const REPRODUCE_HELP: &str = "\
 Examples:
   brenier reproduce uci --out uci
-  brenier reproduce uci --dataset yacht --method pcp-map --exact-protocol --folds 10 --out uci
+  brenier reproduce uci --dataset yacht --method pcp-map --exact-protocol \\
+      --folds 10 --out uci
   brenier reproduce lotka-volterra --rows 50000 --out lv";
 
 pub(crate) const UCI_HELP: &str = "\
-For every data set and method: pilots on settings drawn at random, the best trained to the end with several seeds, and
-each of these models scored once on the test rows of the published split. NLL and MMD stand beside the published
+For every data set and method: pilots on settings drawn at random, the best trained to the end with several seeds, and \
+each of these models scored once on the test rows of the published split. NLL and MMD stand beside the published \
 figures, in the published (standardised) units. Validation rows alone decide.
 
-                     by default                       --exact-protocol
-  pilots             16, the worse halved away        100 (COT-Flow: 50), each run to its end
-  full trainings     3 settings x 2 seeds             10 settings x 5 seeds
-  search space       narrow networks                  as published
+                  by default                 --exact-protocol
+  pilots          16, the worse halved away  100 (COT-Flow: 50), run to the end
+  full trainings  3 settings x 2 seeds       10 settings x 5 seeds
+  search space    narrow networks            as published
 
 Examples:
   brenier reproduce uci --out uci
-  brenier reproduce uci --dataset yacht,energy --data-dir tables --out uci --resume
+  brenier reproduce uci --dataset yacht,energy --data-dir tables --out uci \\
+      --resume
   brenier reproduce uci --exact-protocol --folds 10 --out full
-  brenier reproduce uci --dataset yacht --method pcp-map --row 11/1 --out uci    # one training of the table again
+  # one training of the table again
+  brenier reproduce uci --dataset yacht --method pcp-map --training 11/1 \\
+      --out uci
 
-OUT holds table.md, results.json and a folder for each data set and method with journal, models, scores.csv and
-results.csv (every training with its settings). --resume repeats nothing that was finished. Other data sets and methods
+OUT holds table.md, results.json and a folder for each data set and method with journal, models, scores.csv and \
+results.csv (every training with its settings). --resume repeats nothing that was finished. Other data sets and methods \
 that OUT holds of the same protocol stay in its table.";
 
 pub(crate) const LV_HELP: &str = "\
-Simulates training tables, trains both maps on each, finds particles by SMC-ABC at two observations and compares: held-out
-NLL, posterior means, standard deviations and MAP points of log θ, C2ST and MMD against the particles, seconds for 2000
+Simulates training tables, trains both maps on each, finds particles by SMC-ABC at two observations and compares: held-out \
+NLL, posterior means, standard deviations and MAP points of log θ, C2ST and MMD against the particles, seconds for 2000 \
 draws beside the published ones. Writes results.md, results.json, tables, models and pictures (SVG and PNG) into OUT.
 
 Examples:
   brenier reproduce lotka-volterra --out lv
   brenier reproduce lotka-volterra --rows 50000 --method pcp-map --out lv
-  brenier reproduce lotka-volterra --observed obs1.csv,obs2.csv --particles abc1.csv,abc2.csv --out lv --resume
+  brenier reproduce lotka-volterra --observed obs1.csv,obs2.csv \\
+      --other-particles abc1.csv,abc2.csv --out lv --resume
 
-After an interruption --resume goes on with what OUT holds, half-finished trainings and searches too. --rows and --method
+After an interruption --resume continues with what OUT holds, half-finished trainings and searches too. --rows and --method \
 may be others then, not --seed, --epochs, --tolerance and --observed.";
 
 #[derive(Subcommand)]
 pub(crate) enum ReproduceCommand {
     /// Densities of six UCI tables: NLL and MMD beside the published ones
-    #[command(after_help = UCI_HELP)]
+    #[command(after_help = UCI_HELP, allow_negative_numbers = true)]
     Uci(UciArguments),
     /// Stochastic Lotka–Volterra: both maps against SMC-ABC, and what draws cost
-    #[command(after_help = LV_HELP)]
+    #[command(after_help = LV_HELP, allow_negative_numbers = true)]
     LotkaVolterra(LvArguments),
 }
 
 #[derive(Args)]
 pub(crate) struct LvArguments {
     /// Simulations to train on, one or more sizes
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [50_000, 500_000])]
+    #[arg(short = 'n', long, value_name = "N,…", value_delimiter = ',', default_values_t = [50_000, 500_000])]
     pub(crate) rows: Vec<u64>,
     /// Methods [default: both]
     #[arg(long, value_name = "METHOD,…", value_delimiter = ',', value_parser = one_of::<Method>(&["pcp-map", "cot-flow"]))]
@@ -70,7 +75,7 @@ pub(crate) struct LvArguments {
     #[arg(long, value_name = "TABLE,TABLE", value_delimiter = ',')]
     pub(crate) observed: Vec<PathBuf>,
     /// Weighted particles of another SMC-ABC to compare with, two tables
-    #[arg(long, value_name = "TABLE,TABLE", value_delimiter = ',')]
+    #[arg(long = "other-particles", alias = "particles", value_name = "TABLE,TABLE", value_delimiter = ',')]
     pub(crate) particles: Vec<PathBuf>,
     /// Leave our own SMC-ABC out
     #[arg(long)]
@@ -87,14 +92,9 @@ pub(crate) struct LvArguments {
     /// Folder to write
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
-    /// Go on with what OUT holds
+    /// Continue with what OUT holds
     #[arg(long)]
     pub(crate) resume: bool,
-    /// Print errors, warnings and the tables only
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
-    #[command(flatten)]
-    pub(crate) threads: ThreadArguments,
 }
 
 impl LvArguments {
@@ -120,7 +120,7 @@ pub(crate) struct UciArguments {
     /// Folder to write
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
-    /// Go on with what OUT holds
+    /// Continue with what OUT holds
     #[arg(long)]
     pub(crate) resume: bool,
     /// The published protocol
@@ -142,13 +142,8 @@ pub(crate) struct UciArguments {
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Train again, alone, the trial and repeat of one row of scores.csv
-    #[arg(long, value_name = "TRIAL/REPEAT", value_parser = row, conflicts_with_all = ["resume", "folds"])]
+    #[arg(long = "training", alias = "row", value_name = "TRIAL/REPEAT", value_parser = row, conflicts_with_all = ["resume", "folds"])]
     pub(crate) row: Option<(usize, usize)>,
-    /// Print errors, warnings and the table only
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
-    #[command(flatten)]
-    pub(crate) threads: ThreadArguments,
 }
 
 impl UciArguments {

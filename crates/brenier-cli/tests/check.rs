@@ -76,7 +76,7 @@ fn mistakes_are_sentences_and_leave_nothing() {
     refuse(here, "report m.brenier held.csv --out r.html --row 301", 2, &["--row 301", "300"]);
     refuse(here, "report m.brenier held.csv --out r.html --at y1=0", 2, &["y2"]);
     refuse(here, "report m.brenier held.csv --out r.html --at y1=0,y2=0 --row 1", 2, &["--row"]);
-    refuse(here, "report m.brenier held.csv --out r.html --given held.csv", 2, &["20"]);
+    refuse(here, "report m.brenier held.csv --out r.html --observed held.csv", 2, &["20"]);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn the_page_opens_in_a_browser_without_a_murmur() {
     fs::write(here.join("observed.csv"), "y1,y2,x1,x2\n0.1,0.2,0.3,0.4\n-0.5,0.3,-0.2,0.1\n").unwrap();
     let said = succeed(
         here,
-        "report m.brenier held.csv --draws 99 --given observed.csv --title A<b>title --out r.html",
+        "report m.brenier held.csv --draws 99 --observed observed.csv --title A<b>title --out r.html",
     );
     assert!(said.contains("r.html"), "{said}");
     let page = fs::read_to_string(here.join("r.html")).unwrap();

@@ -127,11 +127,11 @@ fn observations_that_do_not_fit() {
         refuse("--at y1=1,y2=low", &["y2", "low"]);
         refuse("--at y1=1,y2=inf", &["y2", "finite"]);
         refuse("--at y1", &["name=value"]);
-        refuse("--given none.csv", &["none.csv"]);
+        refuse("--observed none.csv", &["none.csv"]);
         fs::write(here.join("obs.csv"), "y1,z\n1,2\n").unwrap();
-        refuse("--given obs.csv", &["obs.csv", "y2"]);
+        refuse("--observed obs.csv", &["obs.csv", "y2"]);
         fs::write(here.join("obs.csv"), "y1,y2\n1,2\n3,\n").unwrap();
-        refuse("--given obs.csv", &["obs.csv", "row 2", "y2", "fill it in"]);
+        refuse("--observed obs.csv", &["obs.csv", "row 2", "y2", "fill it in"]);
     }
     refuse(here, "sample m.brenier --at y1=0,y2=0 -n 0", 2, &["-n"]);
     refuse(here, "sample m.brenier --at y1=0,y2=0 --tolerance 2", 2, &["tolerance"]);

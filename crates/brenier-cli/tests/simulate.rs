@@ -169,7 +169,7 @@ fn ctrl_c_keeps_the_rows() {
     fs::write(here.join("go"), "").unwrap();
     let (code, text) = finish(spawn(here, "-n 400 --threads 2 --out t.csv --resume"));
     assert_eq!(code, Some(0), "{text}");
-    assert!(text.contains("going on after"), "{text}");
+    assert!(text.contains("continuing after"), "{text}");
     let rows = numbers(&fs::read_to_string(here.join("t.csv")).unwrap());
     assert_eq!(rows.len(), 400);
     assert!(rows.iter().all(|row| row[2] == row[0] + row[1]));
@@ -258,7 +258,7 @@ fn the_python_example_goes_from_program_to_posterior() {
         "fit sims.csv --target contact,duration --given attack_rate..last_day --support contact=log-interval(0.1,2) \
          --support duration=interval(1.5,10) --feature-width 16 --epochs 30 --quiet --out m.brenier",
     );
-    let draws = numbers(&succeed(here, "sample m.brenier --given observed.csv -n 200"));
+    let draws = numbers(&succeed(here, "sample m.brenier --observed observed.csv -n 200"));
     assert!(draws.iter().all(|row| (0.1..2.0).contains(&row[0]) && (1.5..10.0).contains(&row[1])));
     let mut words =
         arguments("--observed observed.csv --particles 40 --pilot 100 --tolerance 1.2 --quiet --out p.csv");

@@ -44,7 +44,7 @@ fn fit_sample_density_mode_and_info_agree_with_each_other() {
     fs::write(here.join("obs.csv"), "y2,other,y1\n0.5,9,-0.25\n0,9,1\n").unwrap();
     let several = succeed(
         here,
-        "sample m.brenier --given obs.csv -n 7 --seed 5 --with log-density,residual,iterations",
+        "sample m.brenier --observed obs.csv -n 7 --seed 5 --with log-density,residual,iterations",
     );
     assert!(several.starts_with("observation,x1,x2,residual,iterations,log_density\n"), "{several}");
     let (one, several) = (numbers(&one), numbers(&several));
@@ -82,9 +82,9 @@ fn fit_sample_density_mode_and_info_agree_with_each_other() {
     }
 
     // No draw is higher than the mode.
-    let text = succeed(here, "mode m.brenier --given obs.csv");
+    let text = succeed(here, "mode m.brenier --observed obs.csv");
     assert!(text.contains("observation 2") && text.contains("starts agree"), "{text}");
-    succeed(here, "mode m.brenier --given obs.csv --out modes.csv");
+    succeed(here, "mode m.brenier --observed obs.csv --out modes.csv");
     let modes = numbers(&fs::read_to_string(here.join("modes.csv")).unwrap());
     assert!(several.iter().all(|draw| draw[5] <= modes[draw[0] as usize - 1][3] + 1e-9));
 
@@ -120,8 +120,8 @@ fn every_output_format_holds_the_same_draws() {
 
     // Nameless arrays serve as observations in the model's order.
     fs::write(here.join("obs.csv"), csv.replace("x1,x2", "y1,y2")).unwrap();
-    let named = succeed(here, "sample m.brenier --given obs.csv -n 3");
-    assert_eq!(named, succeed(here, "sample m.brenier --given d.npy -n 3"));
+    let named = succeed(here, "sample m.brenier --observed obs.csv -n 3");
+    assert_eq!(named, succeed(here, "sample m.brenier --observed d.npy -n 3"));
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn the_demo_writes_its_files_and_nothing_else() {
     for part in ["Rates of a predator–prey process", "Observed path 2", "brenier demo"] {
         assert!(page.contains(part), "{part}");
     }
-    let draws = succeed(here, "sample d/model.brenier --given d/observed.csv -n 5");
+    let draws = succeed(here, "sample d/model.brenier --observed d/observed.csv -n 5");
     assert!(draws.starts_with("observation,theta_1") && draws.lines().count() == 11, "{draws}");
     let few = run(here, "demo --rows 5 --out x");
     assert!(few.status.code() == Some(2) && stderr(&few).contains("--rows"));

@@ -86,6 +86,12 @@ impl Error {
         Self::Model { path: path.to_owned(), problem: problem.into() }
     }
 
+    /// An [`Error::Settings`] for a value outside a range, which is described in words: its ends may or may not belong
+    /// to it.
+    pub(crate) fn outside(name: &str, value: f64, range: &str) -> Self {
+        Self::setting(name, format!("must be {range}, not {value}"))
+    }
+
     /// An [`Error::Settings`] for the setting `name`.
     pub fn setting(name: &str, problem: impl Into<String>) -> Self {
         Self::Settings { name: name.to_owned(), problem: problem.into() }

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::data::{Pick, Selection, Split, Table, resolve_pair};
+use crate::data::{Pick, Selection, Split, Table, resolve_pair, short_name};
 use crate::diagnose::SupportScore;
 use crate::map::cot::{CotMap, CotSettings, CotShape};
 use crate::map::pcp::{Convexity, Initialisation, OutputActivation, PcpMap, PcpShape};
@@ -16,7 +16,7 @@ use crate::map::{MapShape, Method, Trainable, TrainedMap};
 use crate::posterior::{Header, Posterior, TrainingSummary};
 use crate::train::{self, Checkpoint, Control, Dataset, Event, Observer, TrainSettings};
 use crate::transform::{
-    ColumnSettings, GivenSettings, GivenTransform, PcaSettings, Rows, Scaling, TargetSettings,
+    ColumnSettings, GivenSettings, GivenTransform, PcaSettings, Rows, Scaling, SupportRule, TargetSettings,
     TargetTransform,
 };
 use crate::{Error, Result};
@@ -35,6 +35,7 @@ pub struct NetworkSettings {
     /// there are very many given columns.
     pub embedding: Vec<usize>,
     /// PCP-Map: activation of the network's output.
+    #[serde(alias = "output_activation")]
     pub output: OutputActivation,
     /// PCP-Map: how the parameters start.
     pub initialisation: Initialisation,
@@ -52,8 +53,8 @@ pub struct FitSettings {
     pub target: Option<Selection>,
     /// The columns y it is conditioned on; none for an unconditional map.
     pub given: Option<Selection>,
-    /// Supports of columns, as in `rate=log` or `p=interval(0,1)`.
-    pub support: Vec<ColumnSettings>,
+    /// Supports of columns, as in `rate=log`, `p=interval(0,1)` or `x1..x4=log`; the last for a column counts.
+    pub support: Vec<SupportRule>,
     /// Scaling of the columns.
     pub scaling: Scaling,
     /// Principal components of the given columns: a count, or a fraction of the variance to keep.
@@ -87,6 +88,31 @@ impl FitSettings {
         Ok((target, given))
     }
 
+    /// The same with every column by its name, given the `names` of the table: in a table with fewer columns, ranges
+    /// and positions would mean others.
+    pub fn named(&self, names: &[String]) -> Result<Self> {
+        let (target, given) = self.columns(names)?;
+        let by_name = |columns: &[usize]| {
+            Selection::Columns(columns.iter().map(|&column| Pick::Name(names[column].clone())).collect())
+        };
+        let support = SupportRule::resolve(&self.support, names)?;
+        for column in &support {
+            if !target.iter().chain(&given).any(|&place| names[place] == column.name) {
+                let name = short_name(&column.name);
+                return Err(Error::setting(
+                    "support",
+                    format!("\"{name}\" is neither a target nor a given column"),
+                ));
+            }
+        }
+        Ok(Self {
+            target: Some(by_name(&target)),
+            given: (!given.is_empty()).then(|| by_name(&given)),
+            support: support.into_iter().map(SupportRule::from).collect(),
+            ..self.clone()
+        })
+    }
+
     /// An error for settings that only the other method has.
     pub(crate) fn validate(&self) -> Result<()> {
         self.train.validate()?;
@@ -106,7 +132,7 @@ impl FitSettings {
         self.flow.validate()?;
         let foreign = [
             ("context_width", network.context_width.is_some()),
-            ("output", network.output != default.output),
+            ("output_activation", network.output != default.output),
             ("initialisation", network.initialisation != default.initialisation),
             ("unconditional", network.unconditional.is_some()),
         ];
@@ -232,6 +258,7 @@ pub fn fit_split(
             table.rows()
         )));
     }
+    let settings = &FitSettings { support: settings.named(table.names())?.support, ..settings.clone() };
     if !settings.joint {
         return fit_block(table, train_rows, valid_rows, settings, control);
     }
@@ -248,7 +275,7 @@ pub fn fit_split(
     let marginal = FitSettings {
         target: Some(Selection::Columns(names.iter().cloned().map(Pick::Name).collect())),
         given: None,
-        support: settings.support.iter().filter(|column| names.contains(&column.name)).cloned().collect(),
+        support: supports(settings, &table, &given)?.into_iter().map(SupportRule::from).collect(),
         pca: None,
         joint: false,
         network: NetworkSettings { embedding: Vec::new(), ..settings.network.clone() },
@@ -299,7 +326,8 @@ fn fit_block(
     warnings.extend(warnings::of_sizes(settings, train_rows.len(), valid_rows.len(), given_columns.len()));
     warnings.extend(warnings::of_values(&table, &target_columns));
 
-    let (target_support, given_support) = supports(settings, &target_names, &given_names)?;
+    let target_support = supports(settings, &table, &target_columns)?;
+    let given_support = supports(settings, &table, &given_columns)?;
     let rows = TrainingRows { table: &table, columns: &target_columns, rows: train_rows };
     let target_settings = TargetSettings { columns: target_support, scaling: settings.scaling };
     let target_transform = TargetTransform::fit(&target_names, &target_settings, &rows)?;
@@ -348,7 +376,7 @@ fn fit_block(
     };
     if outcome.stop == train::Stop::Diverged {
         let text =
-            "the training loss was not finite again and again; the best weights before that were kept \
+            "the training loss repeatedly became NaN or infinite; the best weights before that were kept \
                     (a lower --learning-rate or --scaling robust may help)"
                 .to_owned();
         observer.event(&Event::Warning { text: text.clone() });
@@ -409,23 +437,11 @@ fn identity(settings: &FitSettings, data_sha256: &str) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The supports of the target's and of the given columns; a name in neither is an error.
-fn supports(
-    settings: &FitSettings,
-    target: &[String],
-    given: &[String],
-) -> Result<(Vec<ColumnSettings>, Vec<ColumnSettings>)> {
-    for column in &settings.support {
-        if !target.contains(&column.name) && !given.contains(&column.name) {
-            return Err(Error::setting(
-                "support",
-                format!("{} is neither a target nor a given column", column.name),
-            ));
-        }
-    }
-    let of =
-        |names: &[String]| settings.support.iter().filter(|c| names.contains(&c.name)).cloned().collect();
-    Ok((of(target), of(given)))
+/// The supports declared for some of the table's columns.
+fn supports(settings: &FitSettings, table: &Table, columns: &[usize]) -> Result<Vec<ColumnSettings>> {
+    let mut all = SupportRule::resolve(&settings.support, table.names())?;
+    all.retain(|column| columns.iter().any(|&place| table.names()[place] == column.name));
+    Ok(all)
 }
 
 /// Training and validation rows by the seed.

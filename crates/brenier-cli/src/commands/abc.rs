@@ -52,16 +52,16 @@ pub(crate) fn run(arguments: &AbcArguments) -> Result<(), Failure> {
             // A pilot that was interrupted is kept beside it.
             let pilot = beside(&path, PILOT);
             if path.exists() || !pilot.exists() {
-                set_aside(&path, arguments.resume, arguments.quiet)?;
+                set_aside(&path, arguments.resume, output::quiet())?;
             } else {
-                set_aside(&pilot, arguments.resume, arguments.quiet)?;
+                set_aside(&pilot, arguments.resume, output::quiet())?;
             }
             Some(AbcCheckpoint { path, every, resume: arguments.resume })
         }
         _ => None,
     };
     let started = Instant::now();
-    let mut screen = Screen::new(arguments.quiet);
+    let mut screen = Screen::new(output::quiet());
     if let Some(path) = &arguments.log {
         screen.log = Some(JsonLog::create(path, arguments.resume)?);
     }
@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &AbcArguments) -> Result<(), Failure> {
     let kept = checkpoint.as_ref().filter(|_| outcome.stop != AbcStop::Finished);
     let Some(population) = &outcome.population else {
         let kept = match kept {
-            Some(plan) => format!("; its state is in {}, and --resume goes on", plan.path.display()),
+            Some(plan) => format!("; its state is in {}, and --resume continues", plan.path.display()),
             None => String::new(),
         };
         return Err(Failure::Interrupted(format!(
@@ -96,12 +96,14 @@ pub(crate) fn run(arguments: &AbcArguments) -> Result<(), Failure> {
     if settings.method == AbcMethod::Rejection && population.len() < settings.particles {
         output::warning(&format!("{} particles instead of {}", population.len(), settings.particles));
     }
-    if !arguments.quiet && target != Output::Stdout {
+    if !output::quiet() && target != Output::Stdout {
         let text = summary(&outcome, population, simulator.prior(), &arguments.out, started.elapsed());
         output::result(&text)?;
         if let Some(plan) = kept {
             let path = plan.path.display();
-            output::result(&format!("checkpoint   {path} (the same command with --resume goes on)\n"))?;
+            output::result(&format!(
+                "checkpoint   {path} (re-run the same command with --resume to continue)\n"
+            ))?;
         }
     }
     Ok(())
@@ -218,7 +220,7 @@ impl AbcObserver for Screen {
         match event {
             AbcEvent::Started { resumed_rounds, .. } => {
                 if *resumed_rounds > 0 {
-                    self.say(&format!("going on after {resumed_rounds} rounds"));
+                    self.say(&format!("continuing after {resumed_rounds} rounds"));
                 }
             }
             AbcEvent::Pilot { done, rows } => {

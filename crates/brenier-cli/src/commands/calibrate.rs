@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use brenier::Error;
-use brenier::data::{self, ReadOptions, Selection, Table, write_bytes};
+use brenier::data::{self, ReadOptions, Selection, Table};
 use brenier::diagnose::{Calibration, CalibrationSettings, PairDraws, Pairs, calibrate};
 use serde::Serialize;
 
 use super::check::ranks;
 use crate::check_args::CalibrateArguments;
 use crate::failure::Failure;
-use crate::output;
+use crate::{observations, output, progress};
 
 /// Everything found, and what it was found in.
 #[derive(Serialize)]
@@ -25,10 +25,8 @@ struct Document<'a> {
 }
 
 pub(crate) fn run(arguments: &CalibrateArguments) -> Result<(), Failure> {
-    let stdout = arguments.json.as_deref() == Some(Path::new("-"));
-    if let Some(path) = arguments.json.as_deref().filter(|_| !stdout) {
-        output::check_writable(path)?;
-    }
+    let json = arguments.json.json.as_deref();
+    output::check_json(json)?;
     let truth = Truth::read(arguments)?;
     let count = truth.table.rows();
     let drawn = Drawn::read(arguments, &truth)?;
@@ -40,6 +38,7 @@ pub(crate) fn run(arguments: &CalibrateArguments) -> Result<(), Failure> {
     let densities = arguments.log_density.as_ref().map(|_| side(n + m, n + m + 1));
     let settings = CalibrationSettings { draws: drawn.each, level: arguments.level, seed: arguments.seed };
     let pairs = Pairs::new(&target, n, &given, m)?;
+    let waiting = progress::waiting("ranking");
     let found = calibrate(&pairs, &settings, |range| {
         let rows = range.clone().flat_map(|pair| &drawn.rows[pair]);
         let row = |&row: &u32| drawn.table.row(row as usize);
@@ -50,6 +49,7 @@ pub(crate) fn run(arguments: &CalibrateArguments) -> Result<(), Failure> {
         });
         Ok(PairDraws { draws, log_densities })
     })?;
+    drop(waiting);
     let document = Document {
         pairs: arguments.pairs.display().to_string(),
         draws: arguments.draws.display().to_string(),
@@ -59,13 +59,7 @@ pub(crate) fn run(arguments: &CalibrateArguments) -> Result<(), Failure> {
         passes: found.passes(),
         calibration: &found,
     };
-    let json = || serde_json::to_string_pretty(&document).expect("plain numbers and names") + "\n";
-    if let Some(path) = arguments.json.as_deref().filter(|_| !stdout) {
-        write_bytes(path, json().as_bytes())?;
-    }
-    let text = if stdout {
-        json()
-    } else {
+    let text = || {
         let p = found.p_value();
         let p = if p < 0.001 { "p < 0.001".to_owned() } else { format!("p = {p:.3}") };
         let verdict = match (found.passes(), found.explained) {
@@ -84,7 +78,8 @@ pub(crate) fn run(arguments: &CalibrateArguments) -> Result<(), Failure> {
         };
         format!("{verdict}; {count} pairs\n\n{}", ranks(&found, &truth.target))
     };
-    output::result(&text)?;
+    let document = || serde_json::to_string_pretty(&document).expect("plain numbers and names") + "\n";
+    output::result_or_json(json, document, text)?;
     if arguments.strict && !found.passes() { Err(Failure::Verdict(3)) } else { Ok(()) }
 }
 
@@ -138,7 +133,7 @@ impl Drawn {
         let read = data::read(path, &ReadOptions::default(), |names| {
             let target = truth.target.iter().map(|name| place(names, Some(name), path));
             let mut columns = target.collect::<Result<Vec<_>, _>>()?.concat();
-            columns.extend(place(names, Some(&arguments.observation), path)?);
+            columns.extend(place(names, Some(&arguments.observation_column), path)?);
             columns.extend(place(names, arguments.log_density.as_deref(), path)?);
             Ok(columns)
         })?;
@@ -153,7 +148,7 @@ impl Drawn {
                     format!(
                         "row {}: {} is {pair}, which is not a row (1 to {count}) of {}",
                         row + 1,
-                        arguments.observation,
+                        arguments.observation_column,
                         arguments.pairs.display()
                     ),
                 )
@@ -180,11 +175,5 @@ impl Drawn {
 /// The place of the column called `name`, if one is asked for.
 fn place(names: &[String], name: Option<&str>, path: &Path) -> Result<Vec<usize>, Error> {
     let Some(name) = name else { return Ok(Vec::new()) };
-    match names.iter().position(|own| own == name) {
-        Some(place) => Ok(vec![place]),
-        None => Err(Error::table(
-            path,
-            format!("there is no column \"{name}\". The columns are {}", names.join(", ")),
-        )),
-    }
+    Ok(vec![observations::place(path, name, names)?])
 }

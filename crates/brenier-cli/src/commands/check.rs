@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 use std::io::IsTerminal;
-use std::path::Path;
+use std::time::{Duration, Instant};
 
 use brenier::check::{
     Check, CheckControl, CheckEvent, CheckObserver, Severity, Stage, Trust, check, quantity_name,
 };
-use brenier::data::{Missing, ReadOptions, Table, write_bytes};
+use brenier::data::{Missing, ReadOptions, Table};
 use brenier::diagnose::Calibration;
 use brenier::{Error, Posterior};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -15,22 +15,18 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::check_args::{CheckArguments, CheckingArguments};
 use crate::failure::Failure;
 use crate::models::Model;
+use crate::progress::LINE_SECONDS;
 use crate::{observations, output};
 
 /// Letters a line, so that long sentences stay legible.
 const LINE: usize = 100;
 
 pub(crate) fn run(arguments: &CheckArguments) -> Result<(), Failure> {
-    let stdout = arguments.json.as_deref() == Some(Path::new("-"));
-    if let Some(path) = arguments.json.as_deref().filter(|_| !stdout) {
-        output::check_writable(path)?;
-    }
+    let json = arguments.json.json.as_deref();
+    output::check_json(json)?;
     let found = Checked::make(&arguments.checking)?.found;
-    let json = || serde_json::to_string_pretty(&found).expect("plain numbers and names") + "\n";
-    if let Some(path) = arguments.json.as_deref().filter(|_| !stdout) {
-        write_bytes(path, json().as_bytes())?;
-    }
-    output::result(&if stdout { json() } else { summary(&found) })?;
+    let document = || serde_json::to_string_pretty(&found).expect("plain numbers and names") + "\n";
+    output::result_or_json(json, document, || summary(&found))?;
     match found.verdict.trust {
         Trust::Care if arguments.strict => Err(Failure::Verdict(3)),
         Trust::Untrustworthy if arguments.strict => Err(Failure::Verdict(4)),
@@ -58,20 +54,17 @@ impl Checked {
             .map(|path| Ok((path.display().to_string(), Posterior::load(path)?)))
             .collect::<Result<Vec<_>, Error>>()?;
         let names = [model.target_names(), model.given_names()].concat();
-        let missing = if arguments.drop_missing { Missing::DropRows } else { Missing::Fail };
+        let missing = Missing::dropped_if(arguments.drop_missing);
         let options = ReadOptions { missing, ..ReadOptions::default() };
         let table = observations::columns(&arguments.table, options, &names)?;
         let simulator = Model::for_posterior(&arguments.simulator, model.target_names())?;
-        let mut screen = Screen::new(arguments.quiet);
+        let mut screen = Screen::new(output::quiet());
         let control = CheckControl {
             observer: &mut screen,
             simulator: simulator.as_ref().map(Model::simulator),
             others: &others,
         };
-        let named = |error: Error| match error {
-            Error::Domain(problem) | Error::Columns(problem) => Error::table(&arguments.table, problem),
-            other => other,
-        };
+        let named = |error| Failure::from(error).of_table(&arguments.table);
         let found = check(&model, &table, &settings, control).map_err(named)?;
         drop(screen);
         simulator.iter().for_each(Model::tell_restarts);
@@ -79,43 +72,60 @@ impl Checked {
     }
 }
 
-/// A bar on a terminal, nothing elsewhere: a check takes seconds.
-pub(crate) struct Screen(Option<ProgressBar>);
+/// A bar on a terminal, a line now and then elsewhere, nothing when quiet.
+pub(crate) struct Screen {
+    bar: Option<ProgressBar>,
+    quiet: bool,
+    last: Instant,
+    /// What is being done, and how often it will be.
+    stage: (&'static str, usize),
+}
 
 impl Screen {
     pub(crate) fn new(quiet: bool) -> Self {
-        Self((!quiet && std::io::stderr().is_terminal()).then(|| {
+        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
             let style = ProgressStyle::with_template("{bar:20} {human_pos}/{human_len} {msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
-        }))
+        });
+        Self { bar, quiet, last: Instant::now(), stage: ("", 0) }
     }
 }
 
 impl CheckObserver for Screen {
     fn event(&mut self, event: &CheckEvent) {
-        let Some(bar) = &self.0 else { return };
         match *event {
             CheckEvent::Started { stage, of } => {
-                bar.set_length(of as u64);
-                bar.set_position(0);
-                bar.set_message(match stage {
+                let name = match stage {
                     Stage::Densities => "rows scored",
                     Stage::Calibration => "pairs drawn at",
                     Stage::Certificates => "pairs certified",
                     Stage::Predictive => "simulations",
                     Stage::Members => "models compared",
-                });
+                };
+                self.stage = (name, of);
+                if let Some(bar) = &self.bar {
+                    bar.set_length(of as u64);
+                    bar.set_position(0);
+                    bar.set_message(name);
+                }
             }
-            CheckEvent::Advanced { done, .. } => bar.set_position(done as u64),
+            CheckEvent::Advanced { done, .. } => {
+                if let Some(bar) = &self.bar {
+                    bar.set_position(done as u64);
+                } else if !self.quiet && self.last.elapsed() >= Duration::from_secs(LINE_SECONDS) {
+                    self.last = Instant::now();
+                    output::note(&format!("{done}/{} {}", self.stage.1, self.stage.0));
+                }
+            }
         }
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        if let Some(bar) = &self.0 {
+        if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
     }

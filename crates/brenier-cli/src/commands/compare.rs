@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::args::CompareArguments;
 use crate::failure::Failure;
-use crate::output;
+use crate::{observations, output, progress};
 
 /// Columns in the picture, at the most: more could not be read.
 pub(super) const PLOT_COLUMNS: usize = 12;
@@ -21,6 +21,7 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<(), Failure> {
         PictureFormat::of(path)?;
         output::check_writable(path)?;
     }
+    output::check_json(arguments.json.json.as_deref())?;
     let (first, second) = read(arguments)?;
     let settings = CompareSettings {
         standardise: !arguments.raw,
@@ -30,18 +31,19 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<(), Failure> {
         ..CompareSettings::default()
     };
     let samples = [first.sample(&arguments.first)?, second.sample(&arguments.second)?];
+    let waiting = progress::waiting("comparing");
     let found = compare(&samples[0], &samples[1], &settings)?;
-    if let Some(path) = &arguments.plot {
-        write_picture(path, &picture(arguments, &first.names, &samples)?, DOTS_PER_INCH)?;
-    }
+    drop(waiting);
     let names = &first.names;
-    let text = if arguments.json {
-        json(arguments, names, &settings, &found)
-    } else {
-        table(arguments, names, &settings, &found)
-    };
-    output::result(&text)?;
-    Ok(())
+    if let Some(path) = &arguments.plot {
+        write_picture(path, &picture(arguments, names, &samples)?, DOTS_PER_INCH)?;
+        output::wrote("picture", &data::Output::Path(path.clone()));
+    }
+    output::result_or_json(
+        arguments.json.json.as_deref(),
+        || json(arguments, names, &settings, &found),
+        || table(arguments, names, &settings, &found),
+    )
 }
 
 /// The columns to compare, row by row, and the weights if there are any.
@@ -73,10 +75,11 @@ fn read(arguments: &CompareArguments) -> Result<(Loaded, Loaded), Failure> {
     }
     let weights = [&arguments.weights_a, &arguments.weights_b]
         .map(|own| own.as_ref().or(arguments.weights.as_ref()).map(String::as_str));
+    let missing = Missing::dropped_if(arguments.drop_missing);
     let other = column_names(&arguments.second)?;
     let nameless =
         [&arguments.first, &arguments.second].map(|path| matches!(Format::of(path), Ok(Format::Npy)));
-    let first = load(&arguments.first, weights[0], arguments.drop_missing, |names| {
+    let first = load(&arguments.first, weights[0], missing, |names| {
         let free = |names: &[String], weight: Option<&str>| -> Vec<String> {
             names.iter().filter(|name| Some(name.as_str()) != weight).cloned().collect()
         };
@@ -84,7 +87,8 @@ fn read(arguments: &CompareArguments) -> Result<(Loaded, Loaded), Failure> {
         if let Selection::Columns(_) = &arguments.columns {
             return Ok(arguments
                 .columns
-                .resolve(names)?
+                .resolve(names)
+                .map_err(|error| Error::table(&arguments.first, error.to_string()))?
                 .into_iter()
                 .map(|place| names[place].clone())
                 .collect());
@@ -114,7 +118,7 @@ fn read(arguments: &CompareArguments) -> Result<(Loaded, Loaded), Failure> {
         }
         Ok(shared)
     })?;
-    let second = load(&arguments.second, weights[1], arguments.drop_missing, |names| {
+    let second = load(&arguments.second, weights[1], missing, |names| {
         let free: Vec<&String> = names.iter().filter(|name| Some(name.as_str()) != weights[1]).collect();
         if nameless != [false, false] && free.len() == first.names.len() {
             return Ok(free.into_iter().cloned().collect());
@@ -128,10 +132,9 @@ fn read(arguments: &CompareArguments) -> Result<(Loaded, Loaded), Failure> {
 pub(super) fn load(
     path: &Path,
     weight: Option<&str>,
-    drop_missing: bool,
+    missing: Missing,
     choose: impl FnOnce(&[String]) -> Result<Vec<String>, Error>,
 ) -> Result<Loaded, Error> {
-    let missing = if drop_missing { Missing::DropRows } else { Missing::Fail };
     let mut chosen = Vec::new();
     let read = data::read(path, &ReadOptions { missing, ..ReadOptions::default() }, |names| {
         chosen = choose(names)?;
@@ -141,15 +144,7 @@ pub(super) fn load(
             )));
         }
         let wanted = chosen.iter().map(String::as_str).chain(weight);
-        let places = wanted.map(|name| {
-            names.iter().position(|own| own == name).ok_or_else(|| {
-                Error::table(
-                    path,
-                    format!("there is no column \"{name}\". The columns are {}", names.join(", ")),
-                )
-            })
-        });
-        places.collect()
+        wanted.map(|name| observations::place(path, name, names)).collect()
     })?;
     output::noticed(path, &read);
     let Some(_) = weight else {

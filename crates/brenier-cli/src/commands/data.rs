@@ -29,7 +29,7 @@ fn fetch(arguments: &FetchArguments) -> Result<(), Failure> {
         [] => uci_sets().iter().collect(),
         names => names.iter().map(|name| UciSet::find(name)).collect::<Result<_, _>>()?,
     };
-    fetch_sets(&sets, &arguments.dir, arguments.mirror.as_deref(), arguments.quiet)
+    fetch_sets(&sets, &arguments.dir, arguments.mirror.as_deref(), output::quiet())
 }
 
 /// Fetches what `dir` does not hold yet.
@@ -107,15 +107,20 @@ fn prepare(arguments: &PrepareArguments) -> Result<(), Failure> {
             names => format!("correlation above {limit} with a later column, left out: {}", listed(names)),
         });
     }
-    output::note(&format!("{} rows of {} columns", table.rows(), kept.len()));
+    let (rows, columns) = (output::count(table.rows(), "row"), output::count(kept.len(), "column"));
+    output::note(&match &target {
+        Output::Path(path) => format!("{rows} of {columns} written to {}", path.display()),
+        Output::Stdout => format!("{rows} of {columns}"),
+    });
     Ok(())
 }
 
 /// All columns of a table but those of `drop`, which may hold anything.
 fn read(path: &Path, drop_missing: bool, drop: Option<&Selection>) -> Result<Table, Failure> {
-    let missing = if drop_missing { Missing::DropRows } else { Missing::Fail };
+    let missing = Missing::dropped_if(drop_missing);
     let read = data::read(path, &ReadOptions { missing, ..ReadOptions::default() }, |names| {
-        let dropped = drop.map_or(Ok(Vec::new()), |drop| drop.resolve(names))?;
+        let dropped = drop.map_or(Ok(Vec::new()), |drop| drop.resolve(names));
+        let dropped = dropped.map_err(|error| brenier::Error::table(path, error.to_string()))?;
         let kept: Vec<usize> = (0..names.len()).filter(|column| !dropped.contains(column)).collect();
         if kept.is_empty() {
             return Err(brenier::Error::Columns("--drop leaves no column of the table".to_owned()));
@@ -145,7 +150,7 @@ pub(crate) fn parts(arguments: &SplitArguments) -> [PathBuf; 3] {
 fn split(arguments: &SplitArguments) -> Result<(), Failure> {
     let outputs = parts(arguments).map(Output::Path);
     outputs.iter().try_for_each(output::check_destination)?;
-    if let Some(rows) = &arguments.rows {
+    if let Some(rows) = &arguments.assignment {
         output::check_writable(rows)?;
     }
     let table = read(&arguments.table, arguments.drop_missing, None)?;
@@ -167,7 +172,7 @@ fn split(arguments: &SplitArguments) -> Result<(), Failure> {
             text.push_str(&format!("{name:6} {:8} rows  {}\n", rows.len(), path.display()));
         }
     }
-    if let Some(path) = &arguments.rows {
+    if let Some(path) = &arguments.assignment {
         let mut list = String::from("row,set\n");
         for (name, rows) in parts {
             rows.iter().for_each(|row| list.push_str(&format!("{row},{name}\n")));

@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     let (folder, rows) = (&arguments.out, arguments.rows);
     std::fs::create_dir_all(folder).map_err(|source| Error::io(folder, "make the folder", source))?;
     let _lock = Lock::folder(folder)?;
-    let say = |text: &str| if arguments.quiet { Ok(()) } else { output::result(text) };
+    let say = |text: &str| if output::quiet() { Ok(()) } else { output::result(text) };
     let started = Instant::now();
     say(&format!(
         "Predators eat prey. Four rates decide how both breed and die, in a random process that can be simulated but\n\
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
 
     say(&format!("1. Simulating {rows} pairs of rates and summaries\n"))?;
     let stop = stop_on_interrupt()?;
-    let mut screen = SimulateScreen::new(arguments.quiet);
+    let mut screen = SimulateScreen::new(output::quiet());
     let interrupted = || Failure::Interrupted("stopped before anything was learned".to_owned());
     let table = pairs(rows, SEED, &mut screen, stop)?.ok_or_else(interrupted)?;
     let test = pairs(TEST_ROWS, TEST_SEED, &mut screen, stop)?.ok_or_else(interrupted)?;
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     say("2. Learning the posterior map (PCP-Map, all cores)\n")?;
     let mut settings = settings(Method::PcpMap, rows, SEED)?;
     settings.train.epochs = arguments.epochs;
-    let mut screen = progress::screen(arguments.quiet, None);
+    let mut screen = progress::screen(output::quiet(), None);
     let control = FitControl { observer: screen.as_mut(), stop, checkpoint: None };
     let fitted = brenier::fit(table, &settings, control)?;
     drop(screen);
@@ -87,7 +87,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
         ..CheckSettings::default()
     };
     let simulator = LotkaVolterra::default();
-    let mut screen = CheckScreen::new(arguments.quiet);
+    let mut screen = CheckScreen::new(output::quiet());
     let control = CheckControl { observer: &mut screen, simulator: Some(&simulator), others: &[] };
     let found = check(&model, &test, &checking, control)?;
     let predictive = Predictive::at(&model, &given, &simulator, &checking, &mut screen)?;
@@ -147,7 +147,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     );
     let _ = write!(
         text,
-        "\nNext:\n  brenier info {0}\n  brenier sample {0} --given {1} -n 5\n  brenier check {0} {2}\n  \
+        "\nNext:\n  brenier info {0}\n  brenier sample {0} --observed {1} -n 5\n  brenier check {0} {2}\n  \
          brenier simulate --help          # a simulator of your own\n",
         model_path.display(),
         folder.join("observed.csv").display(),

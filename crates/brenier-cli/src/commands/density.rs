@@ -8,7 +8,7 @@ use brenier::{Distance, LogDensities, Posterior};
 
 use crate::args::DensityArguments;
 use crate::failure::Failure;
-use crate::{observations, output};
+use crate::{observations, output, progress};
 
 pub(crate) fn run(arguments: &DensityArguments) -> Result<(), Failure> {
     let target = arguments.out.as_deref().map(|path| output::destination(Some(path)));
@@ -17,11 +17,13 @@ pub(crate) fn run(arguments: &DensityArguments) -> Result<(), Failure> {
     }
     let model = Posterior::load(&arguments.model)?;
     let names = [model.target_names(), model.given_names()].concat();
-    let missing = if arguments.drop_missing { Missing::DropRows } else { Missing::Fail };
+    let missing = Missing::dropped_if(arguments.drop_missing);
     let table =
         observations::columns(&arguments.table, ReadOptions { missing, ..ReadOptions::default() }, &names)?;
     warn_of_extremes(&model, &table)?;
-    let scores = score(&model, &table)?;
+    let waiting = progress::waiting(format!("scoring {} rows", table.rows()));
+    let scores = score(&model, &table).map_err(|failure| failure.of_table(&arguments.table))?;
+    drop(waiting);
     match target {
         Some(target) => {
             data::write(&target, &scores.table()?)?;
@@ -29,6 +31,7 @@ pub(crate) fn run(arguments: &DensityArguments) -> Result<(), Failure> {
                 output::note(scores.figures().trim_end());
             } else {
                 output::result(&scores.figures())?;
+                output::wrote("log densities", &target);
             }
         }
         None => output::result(&scores.figures())?,

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use brenier::data::{self, Missing, Pick, ReadOptions, Selection, Table};
+use brenier::data::{self, Missing, ReadOptions, Table};
 use brenier::train::{Checkpoint, Stop};
-use brenier::{FitControl, FitSettings, Posterior};
+use brenier::{Error, FitControl, FitSettings, Posterior};
 
 use super::{density, info};
 use crate::args::FitArguments;
@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
     output::check_writable(&arguments.out)?;
     let _lock = Lock::file(&arguments.out)?;
 
-    let missing = if arguments.drop_missing { Missing::DropRows } else { Missing::Fail };
+    let missing = Missing::dropped_if(arguments.drop_missing);
     let options = ReadOptions { missing, ..ReadOptions::default() };
     let table = read(&arguments.table, &options, &mut settings)?;
     let test = match &arguments.test {
@@ -38,15 +38,17 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
         None => None,
     };
 
-    let checkpoint = checkpoint(&arguments.out, arguments.resume, every, arguments.quiet)?;
+    let checkpoint = checkpoint(&arguments.out, arguments.resume, every, output::quiet())?;
     let resuming = checkpoint.as_ref().is_some_and(|plan| plan.resume && plan.path.exists());
-    let mut observers = FanOut(vec![progress::screen(arguments.quiet, settings.train.minutes)]);
+    let mut observers = FanOut(vec![progress::screen(output::quiet(), settings.train.minutes)]);
     if let Some(path) = &arguments.log {
         observers.0.push(Box::new(JsonLog::create(path, resuming)?));
     }
     let stop = stop_on_interrupt()?;
     let kept = checkpoint.as_ref().map(|plan| plan.path.clone());
-    let fitted = brenier::fit(table, &settings, FitControl { observer: &mut observers, stop, checkpoint })?;
+    let control = FitControl { observer: &mut observers, stop, checkpoint };
+    let fitted = brenier::fit(table, &settings, control)
+        .map_err(|error| Failure::from(error).of_table(&arguments.table))?;
     drop(observers);
     let model = fitted.posterior;
     if !fitted.validated && stop.load(Ordering::Relaxed) {
@@ -60,7 +62,7 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
     if let Some(path) = kept.as_ref().filter(|_| !resumable) {
         let _ = std::fs::remove_file(path);
     }
-    if !arguments.quiet {
+    if !output::quiet() {
         output::result(&summary(&model, &arguments.out, kept.as_deref().filter(|_| resumable)))?;
     }
     if let Some(test) = test {
@@ -73,17 +75,17 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
 /// Reads the columns that the settings select, and writes their names into the settings: in the smaller table
 /// ranges and positions would mean other columns.
 pub(crate) fn read(path: &Path, options: &ReadOptions, settings: &mut FitSettings) -> Result<Table, Failure> {
-    let mut selected = None;
+    let mut named = None;
     let read = data::read(path, options, |names| {
         let (target, given) = settings.columns(names)?;
-        let pick = |columns: &[usize]| columns.iter().map(|&c| Pick::Name(names[c].clone())).collect();
-        let all = [target.as_slice(), &given].concat();
-        selected = Some((pick(&target), pick(&given)));
-        Ok(all)
+        named = Some(settings.named(names)?);
+        Ok([target, given].concat())
+    })
+    .map_err(|error| match error {
+        Error::Columns(problem) => Error::table(path, problem),
+        other => other,
     })?;
-    let (target, given): (Vec<Pick>, Vec<Pick>) = selected.unwrap_or_default();
-    settings.target = Some(Selection::Columns(target));
-    settings.given = (!given.is_empty()).then_some(Selection::Columns(given));
+    *settings = named.unwrap_or_default();
     output::noticed(path, &read);
     Ok(read.table)
 }
@@ -102,9 +104,9 @@ fn checkpoint(out: &Path, resume: bool, every: Duration, quiet: bool) -> Result<
             // An earlier run's state may be hours of work.
             let old = beside(&path, OLD);
             std::fs::rename(&path, &old)
-                .map_err(|source| brenier::Error::io(&path, "set the old checkpoint aside", source))?;
+                .map_err(|source| Error::io(&path, "set the old checkpoint aside", source))?;
             output::warning(&format!(
-                "{} of an unfinished fit is now {}; --resume would have gone on from it",
+                "{} of an unfinished fit is now {}; --resume would have continued it",
                 path.display(),
                 old.display()
             ));
@@ -140,7 +142,7 @@ fn summary(model: &Posterior, out: &Path, checkpoint: Option<&Path>) -> String {
         Stop::Epochs => "the last epoch was reached; with more --epochs it may still improve",
         Stop::Minutes => "the time was used up; it may still improve",
         Stop::Interrupted => "it was stopped (Ctrl-C or a signal); it may still improve",
-        Stop::Diverged => "the loss was not finite again and again",
+        Stop::Diverged => "the loss repeatedly became NaN or infinite",
     };
     let mut text = format!(
         "target          {}\n\
@@ -164,7 +166,9 @@ fn summary(model: &Posterior, out: &Path, checkpoint: Option<&Path>) -> String {
     );
     if let Some(path) = checkpoint {
         let path = path.display();
-        text.push_str(&format!("checkpoint      {path} (the same command with --resume goes on)\n"));
+        text.push_str(&format!(
+            "checkpoint      {path} (re-run the same command with --resume to continue)\n"
+        ));
     }
     text
 }

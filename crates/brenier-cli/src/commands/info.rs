@@ -11,9 +11,9 @@ use crate::failure::Failure;
 use crate::output;
 
 pub(crate) fn run(arguments: &InfoArguments) -> Result<(), Failure> {
+    output::check_json(arguments.json.json.as_deref())?;
     let model = Posterior::load(&arguments.model)?;
-    output::result(&if arguments.json { json(&model) } else { text(&model) })?;
-    Ok(())
+    output::result_or_json(arguments.json.json.as_deref(), || json(&model), || text(&model))
 }
 
 /// The header document of the file, and what follows from it.

@@ -10,6 +10,7 @@ pub(crate) mod demo;
 pub(crate) mod density;
 pub(crate) mod fit;
 pub(crate) mod info;
+pub(crate) mod man;
 pub(crate) mod mode;
 pub(crate) mod plot;
 pub(crate) mod report;

@@ -8,7 +8,7 @@ use brenier::{Mode, ModeSettings, Posterior, Units};
 use super::sample::free_name;
 use crate::args::ModeArguments;
 use crate::failure::Failure;
-use crate::{observations, output};
+use crate::{observations, output, progress};
 
 pub(crate) fn run(arguments: &ModeArguments) -> Result<(), Failure> {
     let target = arguments.out.as_deref().map(|path| output::destination(Some(path)));
@@ -22,7 +22,10 @@ pub(crate) fn run(arguments: &ModeArguments) -> Result<(), Failure> {
         units: arguments.units.unwrap_or_default(),
         ..ModeSettings::default()
     };
-    let modes = model.mode(&observed.values, observed.count, arguments.seed, &settings)?;
+    let waiting = progress::waiting(format!("searching at {}", output::count(observed.count, "observation")));
+    let modes = model.mode(&observed.values, observed.count, arguments.seed, &settings);
+    drop(waiting);
+    let modes = modes.map_err(|error| observed.failed(error))?;
     for (row, mode) in modes.iter().enumerate() {
         if mode.gradient > settings.tolerance {
             output::warning(&format!(
@@ -35,7 +38,10 @@ pub(crate) fn run(arguments: &ModeArguments) -> Result<(), Failure> {
         }
     }
     match target {
-        Some(target) => data::write(&target, &table(&model, &modes)?)?,
+        Some(target) => {
+            data::write(&target, &table(&model, &modes)?)?;
+            output::wrote(&output::count(modes.len(), "point"), &target);
+        }
         None => output::result(&text(&model, &modes, settings.units))?,
     }
     Ok(())

@@ -20,6 +20,12 @@ const DRAWS: usize = 2000;
 const MOST: usize = 20;
 
 pub(crate) fn run(arguments: &ReportArguments) -> Result<(), Failure> {
+    if !arguments.out.extension().is_some_and(|ending| ending == "html" || ending == "htm") {
+        return Err(Failure::Usage(format!(
+            "--out {}: the page is HTML; end its name in .html",
+            arguments.out.display()
+        )));
+    }
     output::check_writable(&arguments.out)?;
     let checking = &arguments.checking;
     // Mistakes in the observations come before the work of the check.
@@ -62,12 +68,12 @@ fn asked_for(
     arguments: &ReportArguments,
 ) -> Result<Option<Vec<ObservationView>>, Failure> {
     let flags = &arguments.observations;
-    if flags.given.is_none() && flags.at.is_empty() {
+    if flags.observed.is_none() && flags.at.is_empty() {
         return Ok(None);
     }
     if !arguments.rows.is_empty() {
         return Err(Failure::Usage(
-            "--row names rows of the held-out table: leave it out with --given and --at".to_owned(),
+            "--row names rows of the held-out table: leave it out with --observed and --at".to_owned(),
         ));
     }
     let observed = observations::read(model, flags)?;
@@ -77,7 +83,7 @@ fn asked_for(
             observed.count
         )));
     }
-    let truth = match &flags.given {
+    let truth = match &flags.observed {
         Some(path) => truths(path, model.target_names(), observed.count),
         None => None,
     };
@@ -155,7 +161,7 @@ fn completed(
         view.mode = Some(mode.point);
     }
     if let Some(simulator) = &checked.simulator {
-        let mut screen = Screen::new(arguments.checking.quiet);
+        let mut screen = Screen::new(output::quiet());
         let found = Predictive::at(model, &given, simulator.simulator(), &settings, &mut screen)?;
         for row in found.rows {
             let place = row.row;

@@ -9,7 +9,7 @@ use super::summary::Destinations;
 use crate::args::{Extra, SampleArguments};
 use crate::failure::Failure;
 use crate::observations::{self, Observations};
-use crate::output;
+use crate::{output, progress};
 
 pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
     let target = output::destination(arguments.out.as_deref());
@@ -36,13 +36,17 @@ pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
                 .to_owned(),
         ));
     }
-    let nowhere = arguments.observations.given.is_none() && arguments.observations.at.is_empty();
+    let nowhere = arguments.observations.observed.is_none() && arguments.observations.at.is_empty();
     if nowhere && model.marginal().is_some() {
+        let waiting = progress::waiting(format!("drawing {}", arguments.n));
         let draws = model.sample_joint(arguments.n, arguments.seed, &settings)?;
         report_unsolved(&draws.unsolved, arguments.n, &settings)?;
+        let drawn = draws.residuals.len().max(draws.target.len() / model.target_names().len());
         let table = joint_table(&model, draws, &arguments.with)?;
         if summary.is_none() || arguments.out.is_some() {
             data::write(&target, &table)?;
+            drop(waiting);
+            output::wrote(&output::count(drawn, "joint draw"), &target);
         }
         if let Some(summary) = &summary {
             let names = [model.target_names(), model.given_names()].concat();
@@ -52,14 +56,21 @@ pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
         return Ok(());
     }
     let observed = observations::read(&model, &arguments.observations)?;
+    let count = arguments.n.saturating_mul(observed.count);
+    let waiting = progress::waiting(format!("drawing {count}"));
     if let Some(summary) = summary.as_ref().filter(|_| arguments.out.is_none()) {
-        let (count, n, seed) = (observed.count, arguments.n, arguments.seed);
-        let found = model.summarise(&observed.values, count, n, seed, &settings)?;
-        report_unsolved(&found.unsolved, n * count, &settings)?;
-        return summary.write(model.target_names(), &found.summaries, seed);
+        let found = model
+            .summarise(&observed.values, observed.count, arguments.n, arguments.seed, &settings)
+            .map_err(|error| observed.failed(error))?;
+        drop(waiting);
+        report_unsolved(&found.unsolved, count, &settings)?;
+        return summary.write(model.target_names(), &found.summaries, arguments.seed);
     }
-    let draws = model.sample(&observed.values, observed.count, arguments.n, arguments.seed, &settings)?;
-    report_unsolved(&draws.unsolved, arguments.n * observed.count, &settings)?;
+    let draws = model
+        .sample(&observed.values, observed.count, arguments.n, arguments.seed, &settings)
+        .map_err(|error| observed.failed(error))?;
+    report_unsolved(&draws.unsolved, count, &settings)?;
+    let drawn = draws.observation.len();
 
     let summaries = match &summary {
         Some(_) => draws.summaries(model.target_names().len(), observed.count)?,
@@ -70,6 +81,9 @@ pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
         extras.push(Extra::Observation);
     }
     data::write(&target, &table(&model, &observed, draws, &extras)?)?;
+    drop(waiting);
+    let drawn = output::count(drawn, "draw");
+    output::wrote(&format!("{drawn} at {}", output::count(observed.count, "observation")), &target);
     match &summary {
         Some(summary) => summary.write(model.target_names(), &summaries, arguments.seed),
         None => Ok(()),

@@ -24,11 +24,11 @@ pub(crate) fn run(arguments: &SimulateArguments) -> Result<(), Failure> {
     output::check_destination(&target)?;
     let _lock = Lock::file(&arguments.out)?;
     if !arguments.merge.is_empty() {
-        return merge_tables(&arguments.merge, &target, arguments.quiet);
+        return merge_tables(&arguments.merge, &target, output::quiet());
     }
     let rows = match (arguments.n, &arguments.parameters) {
         (Some(0), _) => return Err(Failure::Usage("-n: ask for at least 1 row".to_owned())),
-        (Some(rows), _) => rows,
+        (Some(rows), _) => rows as u64,
         (None, Some(_)) => 0,
         (None, None) => return Err(Failure::Usage("say how many rows to simulate, with -n".to_owned())),
     };
@@ -45,12 +45,12 @@ pub(crate) fn run(arguments: &SimulateArguments) -> Result<(), Failure> {
         _ => None,
     };
     if let Some(path) = &partial {
-        set_aside(path, arguments.resume, arguments.quiet)?;
+        set_aside(path, arguments.resume, output::quiet())?;
     }
     let journal = partial.as_ref().map(|path| JournalPlan { path: path.clone(), resume: arguments.resume });
     let settings = SimulateSettings { rows, seed: arguments.seed, shard: arguments.shard };
     let started = Instant::now();
-    let mut screen = Screen::new(arguments.quiet);
+    let mut screen = Screen::new(output::quiet());
     let control = SimulateControl { observer: &mut screen, stop, journal, parameters: parameters.as_ref() };
     let outcome = simulate(simulator, &settings, control);
     drop(screen);
@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &SimulateArguments) -> Result<(), Failure> {
         Ok(Outcome::Interrupted { done, rows }) => {
             let kept = match &partial {
                 Some(path) => {
-                    format!("kept in {}; the same command with --resume goes on", path.display())
+                    format!("kept in {}; re-run the same command with --resume to continue", path.display())
                 }
                 None => "lost, because there is no table file to keep them beside".to_owned(),
             };
@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &SimulateArguments) -> Result<(), Failure> {
     if let Some(path) = &partial {
         let _ = std::fs::remove_file(path);
     }
-    if !arguments.quiet && target != Output::Stdout {
+    if !output::quiet() && target != Output::Stdout {
         output::note(&summary(&simulated, &arguments.out, started.elapsed()));
     }
     Ok(())
@@ -137,7 +137,8 @@ fn summary(simulated: &Simulated, out: &Path, elapsed: Duration) -> String {
     let seconds = elapsed.as_secs_f64();
     let rows = simulated.table.rows();
     let mut text = format!(
-        "{rows} rows in {seconds:.1} s ({:.0} a second), written to {}",
+        "{} in {seconds:.1} s ({:.0} per second), written to {}",
+        output::count(rows, "row"),
         rows as f64 / seconds.max(1e-9),
         out.display()
     );
@@ -163,7 +164,8 @@ fn merge_tables(paths: &[std::path::PathBuf], target: &Output, quiet: bool) -> R
     warnings.iter().for_each(|text| output::warning(text));
     data::write(target, &table)?;
     if let (Output::Path(path), false) = (target, quiet) {
-        output::note(&format!("{} rows of {} tables in {}", table.rows(), paths.len(), path.display()));
+        let (rows, tables) = (output::count(table.rows(), "row"), output::count(paths.len(), "table"));
+        output::note(&format!("{rows} of {tables} written to {}", path.display()));
     }
     Ok(())
 }
@@ -207,7 +209,7 @@ impl SimulateObserver for Screen {
                     bar.enable_steady_tick(Duration::from_millis(250));
                 }
                 if *resumed > 0 && (self.lines || self.bar.is_some()) {
-                    output::note(&format!("going on after {resumed} of {rows} rows"));
+                    output::note(&format!("continuing after {resumed} of {rows} rows"));
                 }
             }
             SimulateEvent::Progress { done, abandoned, failed } => {

@@ -2,18 +2,27 @@
 
 use std::fmt::Write;
 
+use brenier::map::Method;
 use brenier::{Posterior, Straightness};
 
 use crate::args::StraightnessArguments;
 use crate::failure::Failure;
-use crate::{observations, output};
+use crate::{observations, output, progress};
 
 /// A draw that moves by less than this part of the posterior's standard deviation is as good as exact.
 const ENOUGH: f64 = 0.01;
 
 pub(crate) fn run(arguments: &StraightnessArguments) -> Result<(), Failure> {
+    output::check_json(arguments.json.json.as_deref())?;
     let model = Posterior::load(&arguments.model)?;
+    if model.header().method != Method::CotFlow {
+        return Err(Failure::Usage(format!(
+            "{}: the model is a PCP-Map, which has no paths; straightness is about COT-Flow models",
+            arguments.model.display()
+        )));
+    }
     let observed = observations::read(&model, &arguments.observations)?;
+    let waiting = progress::waiting("following paths");
     let reports = model.straightness(
         &observed.values,
         observed.count,
@@ -21,12 +30,12 @@ pub(crate) fn run(arguments: &StraightnessArguments) -> Result<(), Failure> {
         arguments.seed,
         &arguments.steps,
     )?;
-    output::result(&if arguments.json {
-        serde_json::to_string_pretty(&reports).expect("numbers can be written") + "\n"
-    } else {
-        reports.iter().enumerate().map(|(row, report)| text(row, report)).collect()
-    })?;
-    Ok(())
+    drop(waiting);
+    output::result_or_json(
+        arguments.json.json.as_deref(),
+        || serde_json::to_string_pretty(&reports).expect("numbers can be written") + "\n",
+        || reports.iter().enumerate().map(|(row, report)| text(row, report)).collect(),
+    )
 }
 
 fn text(row: usize, report: &Straightness) -> String {

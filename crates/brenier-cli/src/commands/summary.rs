@@ -29,9 +29,16 @@ pub(crate) struct Destinations<'a> {
 impl<'a> Destinations<'a> {
     /// What the flags name, checked before any work; none without `--summary`.
     pub(crate) fn of(arguments: &'a SampleArguments) -> Result<Option<Self>, Failure> {
-        let Some(summary) = &arguments.summary else { return Ok(None) };
+        let Some(summary) = &arguments.summary else {
+            return match &arguments.json.json {
+                None => Ok(None),
+                Some(_) => Err(Failure::Usage(
+                    "--json writes the summary: add --summary (draws go to --out as a table)".to_owned(),
+                )),
+            };
+        };
         let table = summary.as_deref().map(|path| output::destination(Some(path)));
-        let json = arguments.json.as_deref();
+        let json = arguments.json.json.as_deref();
         let prints = [
             ("--out -", arguments.out.as_deref() == Some(Path::new("-"))),
             ("--summary", table.as_ref().map_or(json != Some(Path::new("-")), |t| *t == Output::Stdout)),

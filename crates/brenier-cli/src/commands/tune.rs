@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: TuneArguments) -> Result<(), Failure> {
     output::check_writable(out)?;
     let _lock = Lock::file(out)?;
 
-    let missing = if arguments.drop_missing { Missing::DropRows } else { Missing::Fail };
+    let missing = Missing::dropped_if(arguments.drop_missing);
     let options = ReadOptions { missing, ..ReadOptions::default() };
     let table = fit::read(path, &options, &mut settings)?;
     let further = |path: &Option<PathBuf>| -> Result<Option<Table>, Failure> {
@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: TuneArguments) -> Result<(), Failure> {
     let folder = beside(out, TUNE);
     set_aside(&folder, arguments.resume)?;
     let stop = stop_on_interrupt()?;
-    let mut screen = Screen::new(arguments.quiet, split.test.is_empty());
+    let mut screen = Screen::new(output::quiet(), split.test.is_empty());
     let control = SearchControl {
         observer: &mut |event| screen.event(event),
         stop,
@@ -65,14 +65,15 @@ pub(crate) fn run(arguments: TuneArguments) -> Result<(), Failure> {
         threads: rayon::current_num_threads(),
         minutes,
     };
-    let outcome = search(&table, &split, &settings, &space, &tune, control)?;
+    let outcome = search(&table, &split, &settings, &space, &tune, control)
+        .map_err(|error| Failure::from(error).of_table(path))?;
     drop(screen);
 
     let results = folder.join("results.csv");
     data::write_bytes(&results, outcome.to_csv().as_bytes())?;
     let Some(model) = &outcome.best else {
         return Err(match outcome.finals.iter().find_map(|training| training.failure.as_ref()) {
-            Some(failure) => Error::Numerical(format!("no training came to a model: {failure}")).into(),
+            Some(failure) => Error::Numerical(format!("no training run produced a model: {failure}")).into(),
             None => Failure::Interrupted(format!(
                 "the search was stopped before any full training, so no model was written; what it found is kept in {}: \
                  re-run the same command with --resume to continue",
@@ -81,7 +82,7 @@ pub(crate) fn run(arguments: TuneArguments) -> Result<(), Failure> {
         });
     };
     model.save(out)?;
-    if !arguments.quiet {
+    if !output::quiet() {
         output::result(&summary(&outcome, &space, out, &results))?;
     }
     Ok(())
@@ -136,7 +137,7 @@ fn set_aside(folder: &Path, resume: bool) -> Result<(), Failure> {
     let old = free.expect("some number is free");
     std::fs::rename(folder, &old).map_err(|source| Error::io(folder, "set the old search aside", source))?;
     output::warning(&format!(
-        "the folder of an earlier search is now {}; --resume would have gone on with it",
+        "the folder of an earlier search is now {}; --resume would have continued it",
         old.display()
     ));
     Ok(())
@@ -246,10 +247,14 @@ impl Drop for Screen {
 fn summary(outcome: &TuneOutcome, space: &SearchSpace, out: &Path, results: &Path) -> String {
     let best = &outcome.finals[0];
     let mut text = format!(
-        "trials          {} pilots, {} full trainings{}\n",
-        outcome.trials.len(),
-        outcome.finals.len(),
-        if outcome.complete { "" } else { " (not all that were asked for; --resume goes on)" }
+        "trials          {}, {}{}\n",
+        output::count(outcome.trials.len(), "pilot"),
+        output::count(outcome.finals.len(), "full training"),
+        if outcome.complete {
+            ""
+        } else {
+            " (not all that were asked for; re-run with --resume to continue)"
+        }
     );
     let spread = |nll: Option<[f64; 3]>| match nll {
         Some([best, median, worst]) => format!("{best:.4} best, {median:.4} median, {worst:.4} worst"),

@@ -43,6 +43,7 @@ pub struct AbcSettings {
     /// Prior simulations that decide the scales of the outputs; they are also the first candidates.
     pub pilot: u64,
     /// Simulations at the most (those the model abandons not counted).
+    #[serde(alias = "simulations")]
     pub max_simulations: Option<u64>,
     /// Time budget in minutes, for each run of its own when a search is resumed.
     pub minutes: Option<f64>,
@@ -73,16 +74,16 @@ impl AbcSettings {
     /// Checks every value.
     pub fn validate(&self) -> Result<()> {
         let within = |name: &str, value: f64, low: f64, high: f64| {
-            if value > low && value < high {
-                Ok(())
-            } else {
-                Err(Error::setting(name, format!("{value} is not between {low} and {high}")))
-            }
+            let range = match high.is_finite() {
+                true => format!("above {low} and below {high}"),
+                false => format!("above {low} and finite"),
+            };
+            if value > low && value < high { Ok(()) } else { Err(Error::outside(name, value, &range)) }
         };
         if !(2..=10_000_000).contains(&self.particles) {
             return Err(Error::setting(
                 "particles",
-                format!("{} is not between 2 and 10 million", self.particles),
+                format!("must be at least 2 and at most 10 million, not {}", self.particles),
             ));
         }
         if self.pilot < 2 {
@@ -100,7 +101,9 @@ impl AbcSettings {
         }
         within("start_tolerance", self.start_tolerance, 0.0, f64::INFINITY)?;
         within("kernel_factor", self.kernel_factor, 0.0, 1e6)?;
-        within("resample_below", self.resample_below, -1e-300, 1.0 + 1e-12)?;
+        if !(0.0..=1.0).contains(&self.resample_below) {
+            return Err(Error::outside("resample_below", self.resample_below, "at least 0 and at most 1"));
+        }
         if let Some(minutes) = self.minutes {
             within("minutes", minutes, 0.0, 1e6)?;
         }

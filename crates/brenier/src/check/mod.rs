@@ -98,7 +98,7 @@ impl CheckSettings {
         least("predictive_observations", self.predictive_observations, 1)?;
         least("predictive_draws", self.predictive_draws, 19)?;
         if !(self.level > 0.0 && self.level < 1.0) {
-            return Err(Error::setting("level", format!("must be between 0 and 1, not {}", self.level)));
+            return Err(Error::setting("level", format!("must be above 0 and below 1, not {}", self.level)));
         }
         Ok(())
     }

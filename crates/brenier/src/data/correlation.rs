@@ -9,7 +9,10 @@ use crate::{Error, Result};
 /// The sign counts: a correlation of −1 is not above any limit. A constant column has no correlation and stays.
 pub fn correlated_columns(table: &Table, limit: f64) -> Result<Vec<usize>> {
     if !(-1.0..=1.0).contains(&limit) {
-        return Err(Error::setting("max_correlation", format!("must be between -1 and 1, not {limit}")));
+        return Err(Error::setting(
+            "max_correlation",
+            format!("must be at least -1 and at most 1, not {limit}"),
+        ));
     }
     let columns = table.columns();
     let standard = standardised(table);

@@ -6,7 +6,7 @@ use std::path::Path;
 use ::csv::{ByteRecord, Reader, ReaderBuilder};
 
 use super::format::{Missing, Read, Rows};
-use super::table::Table;
+use super::table::{Table, short_name};
 use crate::{Error, Result};
 
 /// A header or row longer than this is taken for a file that is not text.
@@ -53,11 +53,13 @@ pub(super) fn read(
             // Between the rows of a single column an empty line is an empty cell.
             let line = records.line(&record);
             let empty = line.saturating_sub(previous + 1) as usize;
-            if empty > 0 && missing == Missing::Fail {
+            if empty > 0 && missing != Missing::DropRows {
                 let (line, name) = (skipped + previous + 1, &header[0]);
                 let problem = format!(
-                    "row {} (line {line}), column \"{name}\": the line is empty, {MISSING}",
-                    rows.seen + 1
+                    "row {} (line {line}), column \"{}\": the line is empty, a missing value; {}",
+                    rows.seen + 1,
+                    short_name(name),
+                    missing.advice()
                 );
                 return Err(Error::table(path, problem));
             }
@@ -83,7 +85,7 @@ pub(super) fn read(
                 let text = String::from_utf8_lossy(record[column].trim_ascii());
                 let short: String = text.chars().take(40).collect();
                 let dots = if short.len() < text.len() { "…" } else { "" };
-                format!("{}, column \"{}\": found \"{short}{dots}\"", place(), header[column])
+                format!("{}, column \"{}\": found \"{short}{dots}\"", place(), short_name(&header[column]))
             };
             match Cell::of(&record[column]) {
                 Cell::Number(value) => rows.values.push(value),
@@ -93,7 +95,9 @@ pub(super) fn read(
                     break;
                 }
                 Cell::Missing => {
-                    return Err(Error::table(path, format!("{}, {MISSING}", found())));
+                    let advice = missing.advice();
+                    let problem = format!("{}, a missing or infinite value; {advice}", found());
+                    return Err(Error::table(path, problem));
                 }
                 Cell::DecimalComma => {
                     let why = "a number with a decimal comma; write numbers with a decimal point";
@@ -108,10 +112,6 @@ pub(super) fn read(
     }
     rows.finish(Vec::new())
 }
-
-/// What is said of a missing cell.
-const MISSING: &str =
-    "a missing or infinite value; fill it in, or leave such rows out (fit and density: --drop-missing)";
 
 /// The column names, and whether the first record is already data.
 fn header(path: &Path, first: &ByteRecord) -> Result<(Vec<String>, bool)> {
@@ -607,7 +607,7 @@ mod tests {
             let text = format!("a,b\n1,2\n{word},4\n5,6\n");
             let error = problem(&text);
             assert!(
-                error.contains("row 2 (line 3), column \"a\"") && error.contains("--drop-missing"),
+                error.contains("row 2 (line 3), column \"a\"") && error.contains("remove the row"),
                 "{error}"
             );
             let read = read(Path::new("t"), text.as_bytes(), None, false, Missing::DropRows, all).unwrap();

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use super::atomic::atomic_write;
-use super::table::{Table, name_problem};
+use super::table::{Table, name_problem, short_name};
 use super::{csv, npy, parquet};
 use crate::{Error, Result};
 
@@ -52,8 +52,25 @@ pub enum Missing {
     /// Stop with an error naming the first such cell.
     #[default]
     Fail,
+    /// The same, and the error advises to drop such rows: for a command that has the flag `--drop-missing`.
+    Advise,
     /// Leave the row out and count it.
     DropRows,
+}
+
+impl Missing {
+    /// What a command with the flag `--drop-missing` does.
+    pub fn dropped_if(flag: bool) -> Self {
+        if flag { Self::DropRows } else { Self::Advise }
+    }
+
+    /// What to do about a missing cell, as the end of a sentence.
+    pub(super) fn advice(self) -> &'static str {
+        match self {
+            Self::Advise => "fill it in, or leave out such rows with --drop-missing",
+            Self::Fail | Self::DropRows => "fill it in, or remove the row",
+        }
+    }
 }
 
 /// How to read a table.
@@ -237,8 +254,10 @@ impl<'a> Rows<'a> {
                         value => format!("infinite ({value})"),
                     };
                     let problem = format!(
-                        "row {}, column \"{}\" is {what}; fill it in, or leave such rows out (fit and density: --drop-missing)",
-                        self.seen, self.names[column]
+                        "row {}, column \"{}\" is {what}; {}",
+                        self.seen,
+                        short_name(&self.names[column]),
+                        self.missing.advice()
                     );
                     return Err(Error::table(self.path, problem));
                 }
@@ -343,7 +362,10 @@ mod tests {
             write(&Output::Path(path.clone()), &table(&["c1", "c2"], &holes)).unwrap();
             let error = text(read(&path, &ReadOptions::default(), all));
             assert!(error.contains("row 2") && error.contains("column \"c1\""), "{error}");
-            assert!(error.contains("--drop-missing"), "{error}");
+            assert!(error.contains("remove the row") && !error.contains("--drop-missing"), "{error}");
+            let options = ReadOptions { missing: Missing::dropped_if(false), ..Default::default() };
+            let error = text(read(&path, &options, all));
+            assert!(error.contains("leave out such rows with --drop-missing"), "{error}");
             let options = ReadOptions { missing: Missing::DropRows, ..Default::default() };
             let back = read(&path, &options, all).unwrap();
             assert_eq!(back.dropped_rows, 2);

@@ -42,5 +42,5 @@ pub use fetch::{FetchEvent, FetchSettings, Fetched, fetch_uci};
 pub use format::{Format, Missing, Output, Read, ReadOptions, read, write};
 pub use select::{Pick, Selection, resolve_pair};
 pub use split::{Split, SplitProtocol};
-pub use table::Table;
+pub use table::{Table, short_name};
 pub use uci::{UCI_MAX_CORRELATION, UciSet, uci_sets};

@@ -428,7 +428,7 @@ mod tests {
         let error = parse(&bytes).unwrap_err().to_string();
         assert_eq!(
             error,
-            "t.parquet: row 2, column \"a\" is missing (null or NaN); fill it in, or leave such rows out (fit and density: --drop-missing)"
+            "t.parquet: row 2, column \"a\" is missing (null or NaN); fill it in, or remove the row"
         );
         let read = parse_with(&bytes, Missing::DropRows, all).unwrap();
         assert_eq!((read.table.values(), read.dropped_rows), (&[1.0, 2.0, 3.0][..], 2));

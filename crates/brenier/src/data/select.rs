@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::table::short_name;
 use crate::{Error, Result};
 
 /// A list of columns not yet matched with a table.
@@ -67,9 +68,9 @@ impl Selection {
             if first > last {
                 return Err(Error::Columns(format!(
                     "the range {pick} runs backwards: in the table \"{}\" is column {} and \"{}\" is column {}",
-                    names[first],
+                    short_name(&names[first]),
                     first + 1,
-                    names[last],
+                    short_name(&names[last]),
                     last + 1
                 )));
             }
@@ -77,7 +78,7 @@ impl Selection {
                 if std::mem::replace(&mut taken[place], true) {
                     return Err(Error::Columns(format!(
                         "column \"{}\" is selected twice in {self}: name it once",
-                        names[place]
+                        short_name(&names[place])
                     )));
                 }
                 chosen.push(place);
@@ -130,7 +131,7 @@ pub fn resolve_pair(
     if let Some(&both) = givens.iter().find(|&&place| is_target[place]) {
         return Err(Error::Columns(format!(
             "column \"{}\" is both target and given: leave it out of one of them",
-            names[both]
+            short_name(&names[both])
         )));
     }
     Ok((targets, givens))
@@ -149,14 +150,14 @@ fn position(place: i64, columns: usize) -> Result<usize> {
 
 fn find(name: &str, names: &[String]) -> Result<usize> {
     names.iter().position(|own| own == name).ok_or_else(|| {
-        let mut text = format!("there is no column \"{name}\"");
+        let mut text = format!("there is no column \"{}\"", short_name(name));
         if let Some(near) = nearest(name, names) {
-            text.push_str(&format!(": did you mean \"{near}\"?"));
+            text.push_str(&format!(": did you mean \"{}\"?", short_name(near)));
         } else {
             text.push('.');
         }
         const FEW: usize = 20;
-        let list = names.iter().take(FEW).map(|own| quoted(own)).collect::<Vec<_>>().join(", ");
+        let list = names.iter().take(FEW).map(|own| quoted(&short_name(own))).collect::<Vec<_>>().join(", ");
         match names.len() {
             0..=FEW => text.push_str(&format!(" The columns are {list}")),
             more => text.push_str(&format!(" The first of the {more} columns are {list}")),

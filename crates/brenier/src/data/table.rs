@@ -7,6 +7,15 @@ use sha2::{Digest, Sha256};
 
 use crate::{Error, Result};
 
+/// A column's name as messages print it: very long ones are cut.
+pub fn short_name(name: &str) -> String {
+    const LETTERS: usize = 60;
+    match name.char_indices().nth(LETTERS) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
+}
+
 /// Named columns of `f64`, stored row by row in one buffer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {

@@ -124,7 +124,7 @@ impl Corridor {
             });
         }
         if !(level > 0.0 && level < 1.0) {
-            return Err(Error::setting("level", format!("must be between 0 and 1, not {level}")));
+            return Err(Error::setting("level", format!("must be above 0 and below 1, not {level}")));
         }
         let points = MAX_POINTS.min(draws as usize).min(pairs.max(10));
         let all = u64::from(draws) + 1;

@@ -1,7 +1,7 @@
 //! What a user should know about a table before it is learned from.
 
 use super::FitSettings;
-use crate::data::Table;
+use crate::data::{Table, short_name};
 use crate::map::Method;
 use crate::{Error, Result};
 
@@ -31,13 +31,13 @@ const ROWS_PER_COLUMN: usize = 20;
 pub(super) fn of_table(table: &Table, target: &[usize], given: &[usize]) -> Result<Vec<String>> {
     let mut warnings = Vec::new();
     for (a, b) in table.duplicate_columns() {
-        let (first, second) = (&table.names()[a], &table.names()[b]);
+        let (first, second) = (short_name(&table.names()[a]), short_name(&table.names()[b]));
         let both_target = target.contains(&a) && target.contains(&b);
         let crossing = target.contains(&a) != target.contains(&b);
         let all = target.iter().chain(given);
         if both_target {
             return Err(Error::Columns(format!(
-                "the target columns {first} and {second} are equal in every row: their joint density does not \
+                "the target columns \"{first}\" and \"{second}\" are equal in every row: their joint density does not \
                  exist; leave one of them out of --target"
             )));
         } else if crossing && all.clone().any(|c| c == &a) && all.clone().any(|c| c == &b) {
@@ -105,7 +105,7 @@ enum Lump {
 
 impl Lumps<'_> {
     fn warning(&self) -> String {
-        let (name, rows) = (self.name, self.rows);
+        let (name, rows) = (short_name(self.name), self.rows);
         match &self.kind {
             Lump::Few(distinct) => format!(
                 "target column \"{name}\" has only {distinct} distinct values in {rows} rows: integers and categories have no \

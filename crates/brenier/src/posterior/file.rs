@@ -161,7 +161,8 @@ impl Posterior {
 
     /// Reads a model; a damaged or hostile file is an error that says what is wrong with it.
     pub fn load(path: &Path) -> Result<Self> {
-        let (mut header, tensors): (Header, Vec<Tensor>) = store::read(path)?;
+        let (mut header, tensors): (Header, Vec<Tensor>) =
+            store::read(path).map_err(|error| Self::other_kind(path).unwrap_or(error))?;
         let marginal = header.marginal.take();
         let mut model = Self::assemble(path, header, &tensors, "")?;
         if let Some(marginal) = marginal {
@@ -173,6 +174,22 @@ impl Posterior {
             model.set_marginal(marginal);
         }
         Ok(model)
+    }
+
+    /// An error that says what a file of ours is that is not a model.
+    fn other_kind(path: &Path) -> Option<Error> {
+        #[derive(Deserialize)]
+        struct Kind {
+            kind: String,
+        }
+        let (Kind { kind }, _): (Kind, Vec<Tensor>) = store::read(path).ok()?;
+        (kind != Header::KIND).then(|| {
+            let advice = match kind.contains("checkpoint") {
+                true => ": re-run the command that wrote it with --resume to continue and get the model",
+                false => "",
+            };
+            Error::model(path, format!("holds a {kind}, not a model{advice}"))
+        })
     }
 
     /// A model from its header and the tensors whose names begin with `prefix`.

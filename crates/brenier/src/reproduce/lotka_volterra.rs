@@ -17,7 +17,7 @@ use crate::simulate::{
     LotkaVolterra, Outcome, SimulateControl, SimulateObserver, SimulateSettings, Simulator, Streams, run,
 };
 use crate::train::{Schedule, TrainSettings};
-use crate::transform::ColumnSettings;
+use crate::transform::SupportRule;
 use crate::{Error, FitSettings, NetworkSettings, Posterior, Result};
 
 /// The parameters at which the published posteriors were found.
@@ -85,10 +85,8 @@ pub fn pairs(
 
 /// Settings that did well on so many rows: θ in logarithms, a learning rate that falls over all epochs.
 pub fn settings(method: Method, rows: u64, seed: u64) -> Result<FitSettings> {
-    let support = PARAMETERS
-        .iter()
-        .map(|name| format!("{name}=log").parse())
-        .collect::<Result<Vec<ColumnSettings>>>()?;
+    let support =
+        PARAMETERS.iter().map(|name| format!("{name}=log").parse()).collect::<Result<Vec<SupportRule>>>()?;
     let many = rows >= 200_000;
     let (width, batch_size, epochs, learning_rate) = match method {
         Method::PcpMap if many => (128, 256, 40, 0.005),

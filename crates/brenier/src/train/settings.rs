@@ -93,12 +93,13 @@ impl TrainSettings {
 
     /// Checks every value.
     pub fn validate(&self) -> Result<()> {
-        let within = |name: &str, value: f64, low: f64, high: f64| {
-            if value > low && value < high {
-                Ok(())
-            } else {
-                Err(Error::setting(name, format!("{value} is not between {low} and {high}")))
-            }
+        let above = |name: &str, value: f64, low: f64, high: f64| {
+            let range = format!("above {low} and below {high}");
+            if value > low && value < high { Ok(()) } else { Err(Error::outside(name, value, &range)) }
+        };
+        let from = |name: &str, value: f64, low: f64, high: f64| {
+            let range = format!("at least {low} and below {high}");
+            if value >= low && value < high { Ok(()) } else { Err(Error::outside(name, value, &range)) }
         };
         let positive = |name: &str, value: usize| {
             if value > 0 { Ok(()) } else { Err(Error::setting(name, "must be at least 1")) }
@@ -112,15 +113,15 @@ impl TrainSettings {
         positive("patience", self.patience as usize)?;
         positive("max_drops", self.max_drops as usize)?;
         positive("max_valid_rows", self.max_valid_rows)?;
-        within("learning_rate", self.learning_rate(), 0.0, 10.0)?;
-        within("drop_factor", self.drop_factor, 0.0, 1.0)?;
-        within("valid_fraction", self.valid_fraction, 0.0, 1.0)?;
-        within("beta1", self.adam.beta1, -1e-300, 1.0)?;
-        within("beta2", self.adam.beta2, -1e-300, 1.0)?;
-        within("epsilon", self.adam.epsilon, 0.0, 1.0)?;
-        within("weight_decay", self.adam.weight_decay, -1e-300, 1e3)?;
+        above("learning_rate", self.learning_rate(), 0.0, 10.0)?;
+        above("drop_factor", self.drop_factor, 0.0, 1.0)?;
+        above("valid_fraction", self.valid_fraction, 0.0, 1.0)?;
+        from("beta1", self.adam.beta1, 0.0, 1.0)?;
+        from("beta2", self.adam.beta2, 0.0, 1.0)?;
+        above("epsilon", self.adam.epsilon, 0.0, 1.0)?;
+        from("weight_decay", self.adam.weight_decay, 0.0, 1e3)?;
         if let Some(minutes) = self.minutes {
-            within("minutes", minutes, 0.0, 1e6)?;
+            above("minutes", minutes, 0.0, 1e6)?;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use super::exact;
 use super::rows::Rows;
 use super::support::Support;
+use crate::data::short_name;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -132,7 +133,7 @@ impl Column {
         let Some(u) = self.support.forward(x) else {
             return Err(Error::Domain(format!(
                 "column {:?}: the value {x} {}",
-                self.name,
+                short_name(&self.name),
                 self.support.refusal(x)
             )));
         };
@@ -141,7 +142,9 @@ impl Column {
             return Err(Error::Domain(format!(
                 "column {:?}: the value {x} is too far from the training rows to be standardised (centre {}, \
                  scale {}): correct it",
-                self.name, self.centre, self.scale
+                short_name(&self.name),
+                self.centre,
+                self.scale
             )));
         }
         Ok((u, t))
@@ -200,13 +203,13 @@ pub(super) fn fit(
                 return Err(Error::Columns(format!(
                     "target column {:?} is constant over the training rows: it has no density; drop it from \
                      --target",
-                    column.name
+                    short_name(&column.name)
                 )));
             }
             warnings.push(format!(
                 "given column {:?} is constant over the training rows: it carries no information; drop it from \
                  --given",
-                column.name
+                short_name(&column.name)
             ));
             if scaling != Scaling::None {
                 column.centre = moments.centre();
@@ -286,15 +289,15 @@ fn moments(columns: &[Column], rows: &dyn Rows) -> Result<Vec<Moments>> {
     let mut moments = vec![start; columns.len()];
     for index in 0..rows.count() {
         rows.read(index, &mut row);
-        for ((column, &x), moments) in columns.iter().zip(&row).zip(&mut moments) {
-            let u = column.support.forward(x).ok_or_else(|| {
-                Error::Domain(format!(
-                    "{}, column {:?}: the value {x} {}",
-                    rows.describe(index),
-                    column.name,
-                    column.support.refusal(x)
-                ))
-            })?;
+        for (place, (&x, moments)) in row.iter().zip(&mut moments).enumerate() {
+            let column = &columns[place];
+            let Some(u) = column.support.forward(x) else {
+                let at = format!("{}, column {:?}", rows.describe(index), short_name(&column.name));
+                return Err(Error::Domain(match mass(columns, rows, place, x) {
+                    Some(found) => format!("{at}: {found}"),
+                    None => format!("{at}: the value {x} {}", column.support.refusal(x)),
+                }));
+            };
             moments.low = moments.low.min(u);
             moments.high = moments.high.max(u);
         }
@@ -314,6 +317,29 @@ fn moments(columns: &[Column], rows: &dyn Rows) -> Result<Vec<Moments>> {
         }
     }
     Ok(moments)
+}
+
+/// What is wrong with the column at `place` when many of its values equal `x`, a bound of its support: a mass there.
+fn mass(columns: &[Column], rows: &dyn Rows, place: usize, x: f64) -> Option<String> {
+    let support = columns[place].support;
+    if !support.is_bound(x) {
+        return None;
+    }
+    let mut row = vec![0.0; columns.len()];
+    let equal = (0..rows.count()).filter(|&index| {
+        rows.read(index, &mut row);
+        row[place] == x
+    });
+    let count = equal.count();
+    (count > 1).then(|| {
+        // Not -0.
+        let bound = x + 0.0;
+        format!(
+            "{count} of {} training rows have the value {bound}, a bound of the support {support}: there is no density at \
+             a bound; leave such rows out and learn from the others, or declare another support",
+            rows.count()
+        )
+    })
 }
 
 /// u of a value that an earlier pass has already accepted.

@@ -43,6 +43,7 @@ mod exact;
 mod given;
 mod pca;
 mod rows;
+mod rule;
 mod support;
 mod target;
 
@@ -50,5 +51,6 @@ pub use column::{ColumnSettings, Scaling};
 pub use given::{GivenSettings, GivenTransform};
 pub use pca::{Pca, PcaSettings};
 pub use rows::{FnRows, RowMajor, Rows};
+pub use rule::SupportRule;
 pub use support::Support;
 pub use target::{TargetSettings, TargetTransform};

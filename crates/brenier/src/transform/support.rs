@@ -167,21 +167,30 @@ impl Support {
         }
     }
 
+    /// Whether x is a bound, where there is no density.
+    pub(super) fn is_bound(&self, x: f64) -> bool {
+        match *self {
+            Self::Real => false,
+            Self::Log => x == 0.0,
+            Self::Interval { low, high } | Self::LogInterval { low, high } => x == low || x == high,
+        }
+    }
+
     /// Why [`forward`](Self::forward) refused x, and what to do about it.
     pub(super) fn refusal(&self, x: f64) -> String {
         if x.is_nan() {
             return "is not a number: remove the row or fill in the value".to_owned();
         }
-        let on_bound = match *self {
+        match *self {
             Self::Real => return "is not finite: remove the row".to_owned(),
             Self::Log => {
                 return "is not a finite positive number, as the support log demands: correct it, or declare \
                         another support"
                     .to_owned();
             }
-            Self::Interval { low, high } | Self::LogInterval { low, high } => x == low || x == high,
-        };
-        if on_bound {
+            Self::Interval { .. } | Self::LogInterval { .. } => {}
+        }
+        if self.is_bound(x) {
             format!(
                 "lies exactly on a bound of {self}, where the density is not defined: widen the bounds slightly"
             )

@@ -6,6 +6,7 @@ mod predictive;
 
 use std::path::Path;
 
+use brenier::data::{Missing, Output};
 use brenier::report::{PictureFormat, PictureSize, write_picture};
 
 use super::compare::load;
@@ -42,7 +43,9 @@ fn size(picture: &PictureArguments, width: usize, height: usize) -> PictureSize 
 }
 
 fn write(picture: &PictureArguments, svg: &str) -> Result<(), Failure> {
-    Ok(write_picture(&picture.out, svg, picture.dpi)?)
+    write_picture(&picture.out, svg, picture.dpi)?;
+    output::wrote("picture", &Output::Path(picture.out.clone()));
+    Ok(())
 }
 
 /// As many `given` texts as there are `own` names, or these names.
@@ -62,15 +65,14 @@ fn texts(flag: &str, given: &[String], own: &[String]) -> Result<Vec<String>, Fa
 fn point(flag: &str, text: &str, names: &[String]) -> Result<Vec<f64>, Failure> {
     let path = Path::new(text);
     if text.contains('=') && !path.exists() {
-        let entries: Vec<String> = text.split(',').map(str::to_owned).collect();
-        return observations::assignments(flag, "column", &entries, names);
+        return observations::assignments(flag, "column", &[text.to_owned()], names);
     }
     if !path.exists() {
         return Err(Failure::Usage(format!(
             "{flag} {text}: there is no such table; write name=value,… or name a table of one row"
         )));
     }
-    let table = load(path, None, false, |_| Ok(names.to_vec()))?;
+    let table = load(path, None, Missing::Fail, |_| Ok(names.to_vec()))?;
     if table.values.len() != names.len() {
         let rows = table.values.len() / names.len().max(1);
         return Err(Failure::Usage(format!("{flag} {text}: the table must have one row, it has {rows}")));

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use brenier::Error;
-use brenier::data::Selection;
+use brenier::data::{Missing, Selection};
 use brenier::report::PairPlot;
 
 use super::{check, point, size, texts, write};
@@ -37,7 +37,7 @@ pub(super) fn run(arguments: &PairsArguments) -> Result<(), Failure> {
     if !arguments.units.is_empty() {
         plot = plot.units(texts("--units", &arguments.units, &columns)?);
     }
-    if let Some(log) = &arguments.log {
+    if let Some(log) = &arguments.log_columns {
         plot = plot.log(log.resolve(&columns)?);
     }
     for (flag, text) in [("--truth", &arguments.truth), ("--mode", &arguments.mode)] {
@@ -54,7 +54,7 @@ pub(super) fn run(arguments: &PairsArguments) -> Result<(), Failure> {
         let weights = arguments.weights.as_deref().filter(|_| weighted[i]);
         let mut wanted = columns.clone();
         wanted.extend(numbered.then(|| OBSERVATION.to_owned()));
-        let table = load(path, weights, arguments.drop_missing, |_| Ok(wanted))?;
+        let table = load(path, weights, Missing::dropped_if(arguments.drop_missing), |_| Ok(wanted))?;
         let Loaded { values, weights, .. } = match numbered {
             true => one_observation(path, table, arguments.observation)?,
             false => table,
@@ -75,7 +75,9 @@ fn columns(arguments: &PairsArguments, have: &[Vec<String>]) -> Result<Vec<Strin
     let first = &have[0];
     let mut columns: Vec<String> = match &arguments.columns {
         Selection::Columns(_) => {
-            arguments.columns.resolve(first)?.into_iter().map(|place| first[place].clone()).collect()
+            let places = arguments.columns.resolve(first);
+            let places = places.map_err(|error| Error::table(&arguments.tables[0], error.to_string()))?;
+            places.into_iter().map(|place| first[place].clone()).collect()
         }
         Selection::Rest => first
             .iter()

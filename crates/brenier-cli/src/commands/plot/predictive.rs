@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use brenier::data::{Selection, Table};
+use brenier::data::{Missing, Selection, Table};
 use brenier::map::SampleSettings;
 use brenier::report::{Histogram, Histograms, PredictivePlot, PredictiveSeries};
 use brenier::simulate::{Outcome, SimulateControl, SimulateSettings, Simulator, run as simulate};
@@ -10,6 +10,7 @@ use brenier::train::Silent;
 use brenier::{Error, Posterior};
 
 use super::{check, point, size, texts, write};
+use crate::args::ObservationArguments;
 use crate::commands::compare::{column_names, load};
 use crate::failure::Failure;
 use crate::interrupt::stop_on_interrupt_saying;
@@ -32,19 +33,18 @@ struct Predicted {
 
 pub(super) fn run(arguments: &PredictiveArguments) -> Result<(), Failure> {
     check(&arguments.picture)?;
-    let conditioned = arguments.observations.given.is_some() || !arguments.observations.at.is_empty();
-    if arguments.posterior.is_none() && (conditioned || arguments.observation.is_some()) {
+    if arguments.posterior.is_none() && (!arguments.at.is_empty() || arguments.row.is_some()) {
         return Err(Failure::Usage(
-            "--given, --at and --observation belong to --posterior; --observed lays values over a table"
+            "--at and --row belong to --posterior; with a table of outputs, --observed lays values over it"
                 .to_owned(),
         ));
     }
     let mut predicted = match (&arguments.table, &arguments.posterior) {
-        (Some(table), _) => read(table)?,
+        (Some(table), _) => read(table, Missing::dropped_if(arguments.drop_missing))?,
         (None, Some(model)) => simulated(arguments, model)?,
         (None, None) => unreachable!("clap asks for one of them"),
     };
-    if let Some(path) = &arguments.observed {
+    if let Some(path) = arguments.overlay() {
         let have = column_names(path)?;
         let shared: Vec<String> =
             predicted.names.iter().filter(|name| have.contains(name)).cloned().collect();
@@ -52,7 +52,7 @@ pub(super) fn run(arguments: &PredictiveArguments) -> Result<(), Failure> {
             let list = predicted.names.iter().take(6).map(String::as_str).collect::<Vec<_>>().join(", ");
             return Err(Error::table(path, format!("it has none of the outputs {list}, …")).into());
         }
-        let row = point("--observed", &path.to_string_lossy(), &shared)?;
+        let row = point("the table to lay over,", &path.to_string_lossy(), &shared)?;
         let of = |name: &String| shared.iter().position(|own| own == name).map(|place| row[place]);
         let values = predicted.names.iter().map(of).collect();
         predicted.overlays.retain(|(label, _)| *label != OBSERVED);
@@ -73,9 +73,9 @@ pub(super) fn run(arguments: &PredictiveArguments) -> Result<(), Failure> {
 const OBSERVED: &str = "observed";
 const TRUTH: &str = "path at the true parameters";
 
-fn read(path: &Path) -> Result<Predicted, Failure> {
+fn read(path: &Path, missing: Missing) -> Result<Predicted, Failure> {
     let names = column_names(path)?;
-    let table = load(path, None, false, |names| Ok(names.to_vec()))?;
+    let table = load(path, None, missing, |names| Ok(names.to_vec()))?;
     Ok(Predicted { names, values: table.values, overlays: Vec::new() })
 }
 
@@ -85,18 +85,21 @@ fn simulated(arguments: &PredictiveArguments, path: &Path) -> Result<Predicted, 
         return Err(Failure::Usage("-n: ask for at least 1 draw".to_owned()));
     }
     let posterior = Posterior::load(path)?;
-    let observed = observations::read(&posterior, &arguments.observations)?;
-    let row = match arguments.observation {
+    let observed = observations::read(
+        &posterior,
+        &ObservationArguments { observed: arguments.conditions().cloned(), at: arguments.at.clone() },
+    )?;
+    let row = match arguments.row {
         None if observed.count == 1 => 0,
         None => {
             return Err(Failure::Usage(format!(
-                "--given has {} rows: choose one with --observation N",
+                "--observed has {} rows: choose one with --row N",
                 observed.count
             )));
         }
         Some(row) if (1..=observed.count).contains(&row) => row - 1,
         Some(row) => {
-            return Err(Failure::Usage(format!("--observation {row}: there are {} rows", observed.count)));
+            return Err(Failure::Usage(format!("--row {row}: the table has rows 1 to {}", observed.count)));
         }
     };
     let width = posterior.given_names().len();
@@ -146,7 +149,19 @@ fn simulated(arguments: &PredictiveArguments, path: &Path) -> Result<Predicted, 
         overlays.push((TRUTH, path.into_iter().map(Some).collect()));
     }
     model.tell_restarts();
-    let known = |name: &String| posterior.given_names().iter().position(|own| own == name).map(|i| given[i]);
+    // The observed table may hold outputs that the model is not conditional on.
+    let others = arguments.conditions().and_then(|path| {
+        let have = column_names(path).ok()?;
+        let shared: Vec<String> = names.iter().filter(|name| have.contains(name)).cloned().collect();
+        let table = load(path, None, Missing::Fail, |_| Ok(shared.clone())).ok()?;
+        let values = table.values.chunks_exact(shared.len().max(1)).nth(row)?.to_vec();
+        Some((shared, values))
+    });
+    let known = |name: &String| {
+        let own = posterior.given_names().iter().position(|own| own == name).map(|i| given[i]);
+        let (shared, values) = others.as_ref().map_or((&[][..], &[][..]), |(a, b)| (a.as_slice(), b));
+        own.or_else(|| shared.iter().position(|own| own == name).map(|i| values[i]))
+    };
     if names.iter().any(|name| known(name).is_some()) {
         overlays.push((OBSERVED, names.iter().map(known).collect()));
     }

@@ -149,7 +149,7 @@ pub(crate) fn run(arguments: &LvArguments) -> Result<(), Failure> {
     make(out)?;
     let _lock = Lock::folder(out)?;
     let stop = stop_on_interrupt_saying(
-        "stopping: what is finished is kept, --resume goes on (Ctrl-C again to abort)",
+        "stopping: what is finished is kept, --resume continues (Ctrl-C again to abort)",
     )?;
     let run = Run { arguments, stop };
     write_bytes(&record, serde_json::to_string(&plan).expect("plain numbers").as_bytes())?;
@@ -184,7 +184,7 @@ pub(crate) fn run(arguments: &LvArguments) -> Result<(), Failure> {
     }
     run.accuracy(&fits)?;
     output::result(&markdown(&fits, searches.as_deref(), &observed))?;
-    if !arguments.quiet {
+    if !output::quiet() {
         output::note(&format!("tables, models, pictures and results.json are in {}", out.display()));
     }
     Ok(())
@@ -222,7 +222,7 @@ fn observed_table(observed: &[LvObservation]) -> String {
 }
 
 fn interrupted() -> Failure {
-    Failure::Interrupted("stopped; the same command with --resume goes on".to_owned())
+    Failure::Interrupted("stopped; re-run the same command with --resume to continue".to_owned())
 }
 
 /// A JSON file, if it is there and whole.
@@ -232,7 +232,7 @@ fn kept<T: for<'de> Deserialize<'de>>(path: &Path) -> Option<T> {
 
 impl Run<'_> {
     fn say(&self, text: &str) {
-        if !self.arguments.quiet {
+        if !output::quiet() {
             output::note(text);
         }
     }
@@ -245,7 +245,7 @@ impl Run<'_> {
             );
         }
         self.say(&format!("{rows} simulations:"));
-        let mut screen = simulate::Screen::new(self.arguments.quiet);
+        let mut screen = simulate::Screen::new(output::quiet());
         let table = pairs(rows, seed, &mut screen, self.stop)?;
         drop(screen);
         let table = table.ok_or_else(interrupted)?;
@@ -268,7 +268,7 @@ impl Run<'_> {
             settings.train.epochs = epochs;
         }
         self.say(&format!("{} on {rows} rows:", method.name()));
-        let mut screen = progress::screen(self.arguments.quiet, None);
+        let mut screen = progress::screen(output::quiet(), None);
         let started = Instant::now();
         let checkpoint = Checkpoint {
             path: beside(&path, CHECKPOINT),
@@ -318,7 +318,7 @@ impl Run<'_> {
             AbcSettings { tolerance: Some(tolerance), seed: self.arguments.seed, ..Default::default() };
         let plan = AbcCheckpoint::new(beside(&path, CHECKPOINT), true);
         let whole = !plan.path.exists();
-        let mut screen = abc::Screen::new(self.arguments.quiet);
+        let mut screen = abc::Screen::new(output::quiet());
         let control = AbcControl {
             observer: &mut screen,
             stop: self.stop,

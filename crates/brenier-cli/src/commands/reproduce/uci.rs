@@ -30,7 +30,7 @@ pub(super) fn run(arguments: &UciArguments) -> Result<(), Failure> {
         Some(folder) => folder.clone(),
         None => {
             let folder = out.join("data");
-            fetch_sets(&sets, &folder, None, arguments.quiet)?;
+            fetch_sets(&sets, &folder, None, output::quiet())?;
             folder
         }
     };
@@ -79,11 +79,11 @@ pub(super) fn run(arguments: &UciArguments) -> Result<(), Failure> {
             missing = true;
             continue;
         }
-        if !arguments.quiet {
+        if !output::quiet() {
             output::note(&format!("{name}:"));
         }
         let folder = out.join(name);
-        let mut screen = Screen::new(arguments.quiet, true);
+        let mut screen = Screen::new(output::quiet(), true);
         let control = UciControl {
             observer: &mut |event| match event {
                 UciEvent::Search(event) => screen.event(event),
@@ -106,7 +106,7 @@ pub(super) fn run(arguments: &UciArguments) -> Result<(), Failure> {
     }
     output::result(&table.markdown())?;
     if missing {
-        output::warning("not everything was run: the same command with --resume goes on");
+        output::warning("not everything was run: re-run the same command with --resume to continue");
     }
     Ok(())
 }
