@@ -24,12 +24,13 @@ use crate::reproduce_args::{REPRODUCE_HELP, ReproduceCommand};
 
 const AFTER_HELP: &str = "\
 Exit codes:
-  0    success; also a fit that Ctrl-C or --minutes ended early, with its best model saved,
+  0    success; also a fit that Ctrl-C, SIGTERM, SIGHUP or --minutes ended early, with its best model saved,
        and a reader of standard output that closed the pipe
   1    unexpected failure: input and output, arithmetic that broke down
   2    bad input or usage: flags, settings, tables, models, paths
   3, 4 check --strict: usable with care, not to be trusted (calibrate --strict: 3, not calibrated)
-  130  a second Ctrl-C; also the first where there is no result yet (simulate, abc): --resume goes on
+  130  a second Ctrl-C; also the first, SIGTERM or SIGHUP where there is no result yet (simulate, abc, a fit
+       before its first validation): re-run the same command with --resume to continue
 
 Results go to standard output, everything else to standard error. A file that a command reads is never
 overwritten: an output that is an input or another output of the same command is refused.
@@ -59,8 +60,9 @@ A settings file holds the same settings; a flag overrides it:
   batch_size = 128
   learning_rate = 0.002
 
-While it runs, the state is kept in MODEL.checkpoint; it is removed after success and kept when Ctrl-C,
---minutes or a crash ends the fit, so that --resume goes on and ends in the same bits.";
+While it runs, the state is kept in MODEL.checkpoint; it is removed after success and kept when Ctrl-C, SIGTERM, SIGHUP,
+--minutes or a crash ends the fit: re-run the same command with --resume to continue, to the same bits. An older model
+is kept until the new one is complete. MODEL.lock keeps a second fit from writing the same model at the same time.";
 
 const TUNE_HELP: &str = "\
 Settings are drawn at random from a search space, laid over those of --config and of the flags, and tried in short

@@ -6,6 +6,8 @@ mod commands;
 mod config;
 mod failure;
 mod files;
+mod interrupt;
+mod lock;
 mod model_args;
 mod models;
 mod observations;

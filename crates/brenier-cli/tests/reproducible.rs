@@ -6,10 +6,11 @@
 mod common;
 
 use std::fs;
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::{SMALL, brenier, folder, signal, stderr, stdout, succeed, wait_until};
+use common::{SMALL, brenier, folder, run, signal, stderr, stdout, succeed, wait_until};
 
 #[test]
 fn runs_and_threads_do_not_change_a_bit() {
@@ -105,7 +106,7 @@ fn ctrl_c_saves_the_best_model_and_resume_goes_on() {
     let output = child.wait_with_output().unwrap();
     let text = stdout(&output);
     assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
-    assert!(text.contains("Ctrl-C") && text.contains("--resume"), "{text}");
+    assert!(text.contains("it was stopped") && text.contains("--resume"), "{text}");
     assert!(stderr(&output).contains("the best model so far will be saved"));
     assert!(checkpoint.exists());
     assert!(succeed(here, "info m.brenier").contains("interrupted"));
@@ -124,4 +125,102 @@ fn ctrl_c_saves_the_best_model_and_resume_goes_on() {
     );
     succeed(here, &format!("fit data.csv {other} --out m.brenier"));
     assert!(!checkpoint.exists() && here.join("m.brenier.checkpoint.old").exists());
+}
+
+/// A fit that has begun and would not end by itself, validating every `steps` steps; the words of `around` start it.
+fn endless(here: &Path, around: &[&str], steps: usize) -> Child {
+    let line = LONG.replace("--epochs 300", "--epochs 1000000");
+    let line = line.replace("--validate-every 20", &format!("--validate-every {steps}"));
+    let mut words: Vec<&str> = around.to_vec();
+    words.push(env!("CARGO_BIN_EXE_brenier"));
+    let log = here.join("run.jsonl");
+    let _ = fs::remove_file(&log);
+    let mut child = Command::new(words[0])
+        .current_dir(here)
+        .args(&words[1..])
+        .args(format!("fit data.csv {line} --log run.jsonl --resume --out m.brenier").split_whitespace())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let started = || fs::read_to_string(&log).is_ok_and(|text| text.contains("started"));
+    wait_until(|| started() || child.try_wait().unwrap().is_some());
+    child
+}
+
+#[test]
+fn a_fit_stopped_before_its_first_validation_leaves_the_old_model_alone() {
+    let folder = folder();
+    let here = folder.path();
+    for old in [None, Some("an older model")] {
+        old.map(|text| fs::write(here.join("m.brenier"), text).unwrap());
+        let child = endless(here, &[], 1_000_000_000);
+        signal("-INT", child.id());
+        let output = child.wait_with_output().unwrap();
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(130), "{text}");
+        assert!(text.contains("before the first validation") && text.contains("--resume"), "{text}");
+        assert!(output.stdout.is_empty());
+        assert_eq!(fs::read_to_string(here.join("m.brenier")).ok().as_deref(), old);
+        assert!(here.join("m.brenier.checkpoint").exists() && !here.join("m.brenier.lock").exists());
+    }
+}
+
+/// Both come in pairs: from `timeout`, and from a terminal that is closed. The second must not abort anything.
+#[test]
+fn sigterm_and_sighup_end_a_fit_as_the_first_ctrl_c_does() {
+    // These tests may themselves run under nohup.
+    let heard = [
+        "python3",
+        "-c",
+        "import os, signal as s, sys; s.signal(s.SIGHUP, s.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])",
+    ];
+    for name in ["-TERM", "-HUP"] {
+        let folder = folder();
+        let here = folder.path();
+        let child = endless(here, &heard, 20);
+        wait_until(|| here.join("m.brenier.checkpoint").exists());
+        signal(name, child.id());
+        signal(name, child.id());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(stderr(&output).contains("the best model so far will be saved"));
+        assert!(succeed(here, "info m.brenier").contains("interrupted"));
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn nohup_keeps_its_meaning() {
+    let folder = folder();
+    let here = folder.path();
+    let child = endless(here, &["nohup"], 20);
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
+    assert_eq!(u64::from_str_radix(ignored, 16).unwrap() & 1, 1, "{status}");
+    signal("-TERM", child.id());
+    child.wait_with_output().unwrap();
+}
+
+#[test]
+fn two_fits_with_one_output_do_not_run_at_once() {
+    let folder = folder();
+    let here = folder.path();
+    let mut child = endless(here, &[], 20);
+    for line in [
+        format!("fit data.csv {SMALL} --out m.brenier"),
+        format!("tune data.csv {SMALL} --trials 2 --finalists 1 --out ./m.brenier"),
+    ] {
+        let output = run(here, &line);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains("m.brenier") && text.contains(&format!("process {}", child.id())), "{text}");
+    }
+    succeed(here, &format!("fit data.csv {SMALL} --out n.brenier"));
+    // A kill leaves the file behind, but nobody holds it.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    succeed(here, &format!("fit data.csv {SMALL} --out m.brenier"));
+    assert!(!here.join("m.brenier.lock").exists());
 }

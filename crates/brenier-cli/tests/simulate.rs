@@ -156,13 +156,16 @@ fn a_killed_simulation_resumes_to_the_same_bits() {
 fn ctrl_c_keeps_the_rows() {
     let folder = program(&wait_for_go(60));
     let here = folder.path();
-    let child = spawn(here, "-n 400 --threads 2 --out t.csv");
-    wait_until(|| size(&here.join("t.csv.partial")) > 2000);
-    signal("-INT", child.id());
-    let (code, text) = finish(child);
-    assert_eq!(code, Some(130), "{text}");
-    assert!(text.contains("of 400 rows") && text.contains("--resume"), "{text}");
-    assert!(!here.join("t.csv").exists());
+    for name in ["-INT", "-TERM"] {
+        let before = size(&here.join("t.csv.partial"));
+        let child = spawn(here, "-n 400 --threads 2 --out t.csv --resume");
+        wait_until(|| size(&here.join("t.csv.partial")) > before + 2000);
+        signal(name, child.id());
+        let (code, text) = finish(child);
+        assert_eq!(code, Some(130), "{text}");
+        assert!(text.contains("of 400 rows") && text.contains("--resume"), "{text}");
+        assert!(!here.join("t.csv").exists() && !here.join("t.csv.lock").exists());
+    }
     fs::write(here.join("go"), "").unwrap();
     let (code, text) = finish(spawn(here, "-n 400 --threads 2 --out t.csv --resume"));
     assert_eq!(code, Some(0), "{text}");

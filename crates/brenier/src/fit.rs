@@ -172,6 +172,9 @@ pub struct FitControl<'a> {
 pub struct Fitted {
     /// The model.
     pub posterior: Posterior,
+    /// Whether the training got as far as its first regular validation; when it was stopped before, the model is
+    /// hardly better than its initial weights. For a joint map both blocks.
+    pub validated: bool,
     /// Constant or doubled columns, short tables and the like.
     pub warnings: Vec<String>,
 }
@@ -274,6 +277,7 @@ pub fn fit_split(
         kept.map(std::fs::remove_file);
     }
     fitted.posterior.set_marginal(marginal.posterior);
+    fitted.validated &= marginal.validated;
     Ok(fitted)
 }
 
@@ -369,7 +373,8 @@ fn fit_block(
         support,
         marginal: None,
     };
-    Ok(Fitted { posterior: Posterior::new(header, map, outcome.history), warnings })
+    let validated = outcome.validated;
+    Ok(Fitted { posterior: Posterior::new(header, map, outcome.history), validated, warnings })
 }
 
 /// Trains `map` and hands it over as a posterior needs it.

@@ -14,9 +14,10 @@ use brenier::data::{self, Output, ReadOptions};
 use brenier::simulate::Prior;
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::fit::stop_on_interrupt_saying;
 use crate::failure::Failure;
 use crate::files::{CHECKPOINT, PILOT, beside};
+use crate::interrupt::stop_on_interrupt_saying;
+use crate::lock::Lock;
 use crate::model_args::AbcArguments;
 use crate::models::{Model, set_aside};
 use crate::progress::JsonLog;
@@ -31,6 +32,7 @@ pub(crate) fn run(arguments: &AbcArguments) -> Result<(), Failure> {
     settings.validate()?;
     let target = output::destination(Some(&arguments.out));
     output::check_destination(&target)?;
+    let _lock = Lock::file(&arguments.out)?;
     let every = Duration::try_from_secs_f64(arguments.checkpoint_seconds).map_err(|_| {
         Failure::Usage(format!("--checkpoint-seconds: {} is not a time", arguments.checkpoint_seconds))
     })?;
@@ -127,7 +129,7 @@ fn ended(stop: AbcStop) -> &'static str {
         AbcStop::Finished => "finished",
         AbcStop::Simulations => "the simulations were used up",
         AbcStop::Minutes => "the time was used up",
-        AbcStop::Interrupted => "stopped by Ctrl-C",
+        AbcStop::Interrupted => "stopped",
     }
 }
 

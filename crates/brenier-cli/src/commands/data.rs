@@ -13,6 +13,7 @@ use super::info::listed;
 use crate::args::{DataCommand, FetchArguments, PrepareArguments, SplitArguments, TableFormat};
 use crate::failure::Failure;
 use crate::files::beside;
+use crate::lock::Lock;
 use crate::output;
 
 pub(crate) fn run(command: &DataCommand) -> Result<(), Failure> {
@@ -42,6 +43,8 @@ pub(crate) fn fetch_sets(
     if let Some(mirror) = mirror {
         mirror.clone_into(&mut settings.mirror);
     }
+    std::fs::create_dir_all(dir).map_err(|source| brenier::Error::io(dir, "make the folder", source))?;
+    let _lock = Lock::folder(dir)?;
     for set in sets {
         let bar = bar(quiet, set.name);
         let fetched = data::fetch_uci(set, dir, &settings, &mut |event| match event {

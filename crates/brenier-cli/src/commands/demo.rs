@@ -14,10 +14,11 @@ use brenier::simulate::LotkaVolterra;
 use brenier::{Error, FitControl, Mode, ModeSettings, Posterior, Units};
 
 use super::check::Screen as CheckScreen;
-use super::fit::stop_on_interrupt;
 use super::simulate::Screen as SimulateScreen;
 use crate::args::DemoArguments;
 use crate::failure::Failure;
+use crate::interrupt::stop_on_interrupt;
+use crate::lock::Lock;
 use crate::{output, progress};
 
 const SEED: u64 = 1;
@@ -32,6 +33,7 @@ const OBSERVED_SEED: u64 = 2_000_003;
 pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     let (folder, rows) = (&arguments.out, arguments.rows);
     std::fs::create_dir_all(folder).map_err(|source| Error::io(folder, "make the folder", source))?;
+    let _lock = Lock::folder(folder)?;
     let say = |text: &str| if arguments.quiet { Ok(()) } else { output::result(text) };
     let started = Instant::now();
     say(&format!(
@@ -59,6 +61,9 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     let fitted = brenier::fit(table, &settings, control)?;
     drop(screen);
     fitted.warnings.iter().for_each(|text| output::warning(text));
+    if !fitted.validated {
+        return Err(interrupted());
+    }
     let model = fitted.posterior;
     let model_path = folder.join("model.brenier");
     model.save(&model_path)?;

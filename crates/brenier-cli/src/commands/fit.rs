@@ -1,7 +1,7 @@
 //! `brenier fit`: from a table to a model file.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use brenier::data::{self, Missing, Pick, ReadOptions, Selection, Table};
@@ -10,30 +10,12 @@ use brenier::{FitControl, FitSettings, Posterior};
 
 use super::{density, info};
 use crate::args::FitArguments;
-use crate::failure::{Failure, INTERRUPTED};
+use crate::failure::Failure;
 use crate::files::{CHECKPOINT, OLD, beside};
+use crate::interrupt::stop_on_interrupt;
+use crate::lock::Lock;
 use crate::progress::{self, FanOut, JsonLog};
 use crate::{config, observations, output};
-
-/// Set by the first Ctrl-C.
-static STOP: AtomicBool = AtomicBool::new(false);
-
-/// Lets the first Ctrl-C end the training with its best model, and the second end the program.
-pub(crate) fn stop_on_interrupt() -> Result<&'static AtomicBool, Failure> {
-    stop_on_interrupt_saying("stopping: the best model so far will be saved (press Ctrl-C again to abort)")
-}
-
-/// Lets the first Ctrl-C set the flag and say `news`, and the second end the program.
-pub(crate) fn stop_on_interrupt_saying(news: &'static str) -> Result<&'static AtomicBool, Failure> {
-    ctrlc::set_handler(move || {
-        if STOP.swap(true, Ordering::Relaxed) {
-            std::process::exit(INTERRUPTED);
-        }
-        output::note(&format!("\n{news}"));
-    })
-    .map_err(|error| Failure::Usage(format!("cannot watch for Ctrl-C: {error}")))?;
-    Ok(&STOP)
-}
 
 pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
     let mut settings = match &arguments.config {
@@ -46,6 +28,7 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
         Failure::Usage(format!("--checkpoint-seconds: {} is not a time", arguments.checkpoint_seconds))
     })?;
     output::check_writable(&arguments.out)?;
+    let _lock = Lock::file(&arguments.out)?;
 
     let missing = if arguments.drop_missing { Missing::DropRows } else { Missing::Fail };
     let options = ReadOptions { missing, ..ReadOptions::default() };
@@ -69,6 +52,9 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
         output::warning(text);
     }
     let model = fitted.posterior;
+    if !fitted.validated && stop.load(Ordering::Relaxed) {
+        return Err(unfinished(&arguments.out, kept.as_deref().filter(|path| path.exists())));
+    }
     model.save(&arguments.out)?;
 
     let marginal = model.marginal().map(|marginal| marginal.header().training.stop);
@@ -131,6 +117,24 @@ fn checkpoint(out: &Path, resume: bool, every: Duration, quiet: bool) -> Result<
     Ok(Some(Checkpoint { path, every, resume, keep: false, identity: String::new() }))
 }
 
+/// A fit that was stopped before there was anything to save.
+fn unfinished(out: &Path, checkpoint: Option<&Path>) -> Failure {
+    let old = match out.is_file() {
+        true => format!("{} is the old one", out.display()),
+        false => format!("there is no {}", out.display()),
+    };
+    let resume = match checkpoint {
+        Some(path) => format!(
+            "; the state is kept in {}: re-run the same command with --resume to continue",
+            path.display()
+        ),
+        None => String::new(),
+    };
+    Failure::Interrupted(format!(
+        "stopped before the first validation, so no model was written and {old}{resume}"
+    ))
+}
+
 fn summary(model: &Posterior, out: &Path, checkpoint: Option<&Path>) -> String {
     let header = model.header();
     let training = &header.training;
@@ -138,7 +142,7 @@ fn summary(model: &Posterior, out: &Path, checkpoint: Option<&Path>) -> String {
         Stop::Converged => "the validation loss no longer improved",
         Stop::Epochs => "the last epoch was reached; with more --epochs it may still improve",
         Stop::Minutes => "the time was used up; it may still improve",
-        Stop::Interrupted => "Ctrl-C; it may still improve",
+        Stop::Interrupted => "it was stopped (Ctrl-C or a signal); it may still improve",
         Stop::Diverged => "the loss was not finite again and again",
     };
     let mut text = format!(

@@ -11,9 +11,10 @@ use brenier::simulate::{
 };
 use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::fit::stop_on_interrupt_saying;
 use crate::failure::Failure;
 use crate::files::{FAILED, PARTIAL, beside};
+use crate::interrupt::stop_on_interrupt_saying;
+use crate::lock::Lock;
 use crate::model_args::SimulateArguments;
 use crate::models::{Model, set_aside};
 use crate::{observations, output};
@@ -21,6 +22,7 @@ use crate::{observations, output};
 pub(crate) fn run(arguments: &SimulateArguments) -> Result<(), Failure> {
     let target = output::destination(Some(&arguments.out));
     output::check_destination(&target)?;
+    let _lock = Lock::file(&arguments.out)?;
     if !arguments.merge.is_empty() {
         return merge_tables(&arguments.merge, &target, arguments.quiet);
     }

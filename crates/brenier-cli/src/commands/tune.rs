@@ -13,6 +13,8 @@ use super::fit;
 use crate::args::TuneArguments;
 use crate::failure::Failure;
 use crate::files::{OLD, TUNE, beside};
+use crate::interrupt::stop_on_interrupt;
+use crate::lock::Lock;
 use crate::{config, observations, output};
 
 /// Seconds between the lines of a search whose standard error is not a terminal.
@@ -38,6 +40,7 @@ pub(crate) fn run(arguments: TuneArguments) -> Result<(), Failure> {
     let tune = arguments.tune.settings();
     tune.resolved(settings.method)?;
     output::check_writable(out)?;
+    let _lock = Lock::file(out)?;
 
     let missing = if arguments.drop_missing { Missing::DropRows } else { Missing::Fail };
     let options = ReadOptions { missing, ..ReadOptions::default() };
@@ -53,7 +56,7 @@ pub(crate) fn run(arguments: TuneArguments) -> Result<(), Failure> {
 
     let folder = beside(out, TUNE);
     set_aside(&folder, arguments.resume)?;
-    let stop = fit::stop_on_interrupt()?;
+    let stop = stop_on_interrupt()?;
     let mut screen = Screen::new(arguments.quiet, split.test.is_empty());
     let control = SearchControl {
         observer: &mut |event| screen.event(event),
@@ -68,12 +71,14 @@ pub(crate) fn run(arguments: TuneArguments) -> Result<(), Failure> {
     let results = folder.join("results.csv");
     data::write_bytes(&results, outcome.to_csv().as_bytes())?;
     let Some(model) = &outcome.best else {
-        let why = match outcome.finals.iter().find_map(|training| training.failure.as_ref()) {
-            Some(failure) => format!("no training came to a model: {failure}"),
-            None => "the search was stopped before any full training; the same command with --resume goes on"
-                .into(),
-        };
-        return Err(Error::Numerical(why).into());
+        return Err(match outcome.finals.iter().find_map(|training| training.failure.as_ref()) {
+            Some(failure) => Error::Numerical(format!("no training came to a model: {failure}")).into(),
+            None => Failure::Interrupted(format!(
+                "the search was stopped before any full training, so no model was written; what it found is kept in {}: \
+                 re-run the same command with --resume to continue",
+                folder.display()
+            )),
+        });
     };
     model.save(out)?;
     if !arguments.quiet {

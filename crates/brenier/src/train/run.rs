@@ -74,6 +74,8 @@ pub struct Outcome {
     pub best_valid_nll: f64,
     /// The step it was reached at.
     pub best_step: u64,
+    /// Whether the run got as far as its first regular validation; one that was stopped before has hardly begun.
+    pub validated: bool,
     /// Every validation.
     pub history: Vec<Progress>,
 }
@@ -223,6 +225,7 @@ impl<M: Trainable<f32>> Run<'_, '_, M> {
             steps,
             best_valid_nll,
             best_step,
+            validated: steps >= self.interval as u64 || !stop.is_resumable(),
             history: std::mem::take(&mut self.state.history),
         })
     }

@@ -16,7 +16,7 @@ use super::parallel::side_by_side;
 use super::{Final, Pilot, SearchSpace, TuneSettings};
 use crate::data::{Split, Table};
 use crate::train::{Checkpoint, Event, Observer, Stop, TrainSettings};
-use crate::{Error, FitControl, FitSettings, Posterior, Result, fit_split};
+use crate::{Error, FitControl, FitSettings, Fitted, Posterior, Result, fit_split};
 
 /// Parts of the pilot epochs after which the worse half is dropped; the last is the whole.
 const LADDER: [f64; 4] = [0.125, 0.25, 0.5, 1.0];
@@ -394,13 +394,13 @@ impl Shared<'_> {
         part: f64,
         deadline: Option<Instant>,
         checkpoint: Option<Checkpoint>,
-    ) -> Result<(Posterior, Option<Cut>, Vec<String>)> {
+    ) -> Result<(Fitted, Option<Cut>)> {
         let stop = AtomicBool::new(false);
         let outer = [self.stop, &self.abandoned];
         let mut pacer = Pacer { part, limit: u64::MAX, stop: &stop, outer, deadline, cut: None };
         let control = FitControl { observer: &mut pacer, stop: &stop, checkpoint };
         let fitted = fit_split(self.table.clone(), &self.split.train, &self.split.valid, settings, control)?;
-        Ok((fitted.posterior, pacer.cut, fitted.warnings))
+        Ok((fitted, pacer.cut))
     }
 
     /// One rung of a pilot; `None` when the time was used up before.
@@ -435,8 +435,8 @@ impl Shared<'_> {
             failure: None,
         };
         match fitted {
-            Ok((_, Some(Cut::Budget), _)) => return Ok(None),
-            Ok((posterior, _, _)) => {
+            Ok((_, Some(Cut::Budget))) => return Ok(None),
+            Ok((Fitted { posterior, .. }, _)) => {
                 pilot.epochs = epochs(&posterior);
                 pilot.steps = posterior.header().training.steps;
                 pilot.valid_nll = Some(valid_nll(&posterior));
@@ -475,7 +475,11 @@ impl Shared<'_> {
         let seconds = started.elapsed().as_secs_f64();
         let (mut cut, mut told) = (false, Vec::new());
         let training = match fitted {
-            Ok((posterior, ended, warnings)) => {
+            // The user does not want to wait: what has hardly begun is no model.
+            Ok((fitted, Some(Cut::Budget))) if !fitted.validated && self.stop.load(Ordering::Relaxed) => {
+                return Ok(None);
+            }
+            Ok((Fitted { posterior, warnings, .. }, ended)) => {
                 let model = format!("{name}.brenier");
                 posterior.save(&self.folder.join(&model))?;
                 cut = ended == Some(Cut::Budget);

@@ -11,8 +11,8 @@ use brenier::{Error, Posterior};
 
 use super::{check, point, size, texts, write};
 use crate::commands::compare::{column_names, load};
-use crate::commands::fit::stop_on_interrupt_saying;
 use crate::failure::Failure;
+use crate::interrupt::stop_on_interrupt_saying;
 use crate::model_args::ModelArguments;
 use crate::models::Model;
 use crate::plot_args::PredictiveArguments;

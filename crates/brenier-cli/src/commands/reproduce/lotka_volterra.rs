@@ -21,10 +21,11 @@ use serde::{Deserialize, Serialize};
 
 use super::make;
 use crate::commands::density::score;
-use crate::commands::fit::stop_on_interrupt_saying;
 use crate::commands::{abc, simulate};
 use crate::failure::Failure;
 use crate::files::{CHECKPOINT, beside};
+use crate::interrupt::stop_on_interrupt_saying;
+use crate::lock::Lock;
 use crate::reproduce_args::LvArguments;
 use crate::{observations, output, progress};
 
@@ -146,6 +147,7 @@ pub(crate) fn run(arguments: &LvArguments) -> Result<(), Failure> {
         }
     }
     make(out)?;
+    let _lock = Lock::folder(out)?;
     let stop = stop_on_interrupt_saying(
         "stopping: what is finished is kept, --resume goes on (Ctrl-C again to abort)",
     )?;

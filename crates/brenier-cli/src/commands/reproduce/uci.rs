@@ -8,9 +8,10 @@ use brenier::reproduce::{UciControl, UciEvent, UciReproduction, UciScore, UciTab
 
 use super::make;
 use crate::commands::data::fetch_sets;
-use crate::commands::fit::stop_on_interrupt;
 use crate::commands::tune::Screen;
 use crate::failure::Failure;
+use crate::interrupt::stop_on_interrupt;
+use crate::lock::Lock;
 use crate::output;
 use crate::reproduce_args::UciArguments;
 
@@ -47,7 +48,13 @@ pub(super) fn run(arguments: &UciArguments) -> Result<(), Failure> {
             return Err(Failure::Usage("--row needs one --dataset and one --method".to_owned()));
         };
         make(out)?;
+        let _lock = Lock::folder(out)?;
         let (model, score) = cell.one(trial, repeat, stop)?;
+        if stop.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(Failure::Interrupted(
+                "stopped before the training was complete: no model was written".to_owned(),
+            ));
+        }
         let path = out.join(format!("{name}-{trial}-{repeat}.brenier"));
         model.save(&path)?;
         let (header, line) = (score_header(), score_line(&score));
@@ -65,6 +72,7 @@ pub(super) fn run(arguments: &UciArguments) -> Result<(), Failure> {
     }
     let mut table = UciTable::open(out, &protocol)?;
     make(out)?;
+    let _lock = Lock::folder(out)?;
     let mut missing = false;
     for (name, cell) in &cells {
         if stop.load(std::sync::atomic::Ordering::Relaxed) && !out.join(name).exists() {
