@@ -118,9 +118,13 @@ pub(crate) struct SimulatorArguments {
     /// Prior file that names the program's parameters in its order [default: the model's target columns]
     #[arg(long, value_name = "FILE", requires = "command", help_heading = "Posterior predictive checks")]
     pub(crate) prior: Option<PathBuf>,
-    /// Seconds after which a simulation without an answer has failed [default: none]
+    /// Seconds after which a simulation without an answer has failed; also for the program's first line
+    /// [default: none]
     #[arg(long, value_name = "S", requires = "command", help_heading = "Posterior predictive checks")]
     pub(crate) timeout: Option<f64>,
+    /// Seconds that a program may take until its first line [default: --timeout, or 120]
+    #[arg(long, value_name = "S", requires = "command", help_heading = "Posterior predictive checks")]
+    pub(crate) start_timeout: Option<f64>,
     /// Observations to simulate at
     #[arg(long, value_name = "N", default_value_t = 100, help_heading = "Posterior predictive checks")]
     predictive_observations: usize,

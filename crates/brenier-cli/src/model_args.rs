@@ -68,9 +68,12 @@ pub(crate) struct ModelArguments {
     /// Prior of the program's parameters (TOML)
     #[arg(long, value_name = "FILE", requires = "command", help_heading = "Your own program")]
     pub(crate) prior: Option<PathBuf>,
-    /// Seconds after which a row without an answer has failed [default: none]
+    /// Seconds after which a row without an answer has failed; also for the program's first line [default: none]
     #[arg(long, value_name = "S", requires = "command", help_heading = "Your own program")]
     pub(crate) timeout: Option<f64>,
+    /// Seconds that a program may take until its first line [default: --timeout, or 120]
+    #[arg(long, value_name = "S", requires = "command", help_heading = "Your own program")]
+    pub(crate) start_timeout: Option<f64>,
     /// Times a row is tried again when its worker dies
     #[arg(long, value_name = "N", default_value_t = 2, help_heading = "Your own program")]
     pub(crate) retries: u32,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use brenier::simulate::{Prior, PriorBlock, Program, ProgramSettings, Simulator, built_in};
+use brenier::simulate::{Prior, PriorBlock, Program, ProgramControl, ProgramSettings, Simulator, built_in};
 
 use crate::check_args::SimulatorArguments;
 use crate::failure::Failure;
@@ -22,10 +22,13 @@ impl Model {
     /// What the flags name; a program is started.
     pub(crate) fn start(flags: &ModelArguments, stop: &'static AtomicBool) -> Result<Self, Failure> {
         if let (Some(command), Some(prior)) = (&flags.command, &flags.prior) {
-            let timeout = time(flags.timeout)?;
-            let prior = Prior::read(prior)?;
-            let settings = ProgramSettings { command: command.clone(), timeout, retries: flags.retries };
-            return Ok(Self::Program(Box::new(Program::start(settings, prior, Some(stop))?)));
+            let settings = ProgramSettings {
+                command: command.clone(),
+                timeout: time("--timeout", flags.timeout)?,
+                start_timeout: time("--start-timeout", flags.start_timeout)?,
+                retries: flags.retries,
+            };
+            return Self::program(settings, Prior::read(prior)?, Some(stop));
         }
         match flags.model.as_deref().and_then(built_in) {
             Some(model) => Ok(Self::BuiltIn(model)),
@@ -51,11 +54,25 @@ impl Model {
                     Prior::new(&names.iter().map(block).collect::<Vec<_>>(), "".as_ref())?
                 }
             };
-            let timeout = time(flags.timeout)?;
-            let settings = ProgramSettings { command: command.clone(), timeout, retries: 2 };
-            return Ok(Some(Self::Program(Box::new(Program::start(settings, prior, None)?))));
+            let settings = ProgramSettings {
+                command: command.clone(),
+                timeout: time("--timeout", flags.timeout)?,
+                start_timeout: time("--start-timeout", flags.start_timeout)?,
+                retries: 2,
+            };
+            return Self::program(settings, prior, None).map(Some);
         }
         Ok(flags.simulator.as_deref().and_then(built_in).map(Self::BuiltIn))
+    }
+
+    /// A program that is started, and whose silence the user hears of.
+    fn program(
+        settings: ProgramSettings,
+        prior: Prior,
+        stop: Option<&'static AtomicBool>,
+    ) -> Result<Self, Failure> {
+        let control = ProgramControl { stop, notice: Box::new(output::warning), ..ProgramControl::default() };
+        Ok(Self::Program(Box::new(Program::start(settings, prior, control)?)))
     }
 
     pub(crate) fn simulator(&self) -> &dyn Simulator {
@@ -77,12 +94,12 @@ impl Model {
     }
 }
 
-/// A time-out in seconds.
-fn time(seconds: Option<f64>) -> Result<Option<Duration>, Failure> {
+/// The seconds of a flag.
+fn time(flag: &str, seconds: Option<f64>) -> Result<Option<Duration>, Failure> {
     match seconds.map(Duration::try_from_secs_f64) {
         None => Ok(None),
         Some(Ok(time)) if !time.is_zero() => Ok(Some(time)),
-        _ => Err(Failure::Usage("--timeout: ask for a positive number of seconds".to_owned())),
+        _ => Err(Failure::Usage(format!("{flag}: ask for a positive number of seconds"))),
     }
 }
 

@@ -160,9 +160,12 @@ pub(crate) struct PredictiveArguments {
     /// Names of the program's parameters: its prior (TOML)
     #[arg(long, value_name = "FILE", requires = "command", help_heading = "Simulation")]
     pub(crate) prior: Option<PathBuf>,
-    /// Seconds after which a row of the program without an answer has failed [default: none]
+    /// Seconds after which a row of the program without an answer has failed; also for its first line [default: none]
     #[arg(long, value_name = "S", requires = "command", help_heading = "Simulation")]
     pub(crate) timeout: Option<f64>,
+    /// Seconds that the program may take until its first line [default: --timeout, or 120]
+    #[arg(long, value_name = "S", requires = "command", help_heading = "Simulation")]
+    pub(crate) start_timeout: Option<f64>,
     /// Draws from the posterior, each simulated once
     #[arg(
         short,

@@ -297,6 +297,13 @@ fn programs_that_cannot_work_are_refused_in_words() {
     refused("python3 sim.py", "prior.toml", "-n 0", &["-n"]);
     refused("python3 sim.py", "prior.toml", "", &["-n"]);
     refused("python3 sim.py", "prior.toml", "-n 10 --timeout 0", &["--timeout"]);
+    refused("python3 sim.py", "prior.toml", "-n 10 --start-timeout 0", &["--start-timeout"]);
+    // Neither of these ever answers.
+    let hint = "does the program flush its output?";
+    refused("sleep 1000", "prior.toml", "-n 10 --timeout 0.1", &["greeting within 0.1 s", hint]);
+    let mute = "sh -c 'read x; echo outputs s; while read x; do :; done'";
+    let limits = "-n 20 --timeout 0.1 --start-timeout 600";
+    refused(mute, "prior.toml", limits, &["all of the first", "no answer within 0.1 s", hint]);
     fs::write(here.join("bad.toml"), "[[prior]]\nname = \"a\"\nkind = \"uniform\"\nlow = 2\nhigh = 1\n")
         .unwrap();
     refused("python3 sim.py", "bad.toml", "-n 10", &["bad.toml", "a: low = 2 must lie below high = 1"]);

@@ -35,7 +35,7 @@ pub use linear_gaussian::{Gaussian, LinearGaussian};
 pub use lotka_volterra::LotkaVolterra;
 pub(crate) use prior::correlated;
 pub use prior::{Prior, PriorBlock};
-pub use program::{Program, ProgramSettings};
+pub use program::{Program, ProgramControl, ProgramSettings};
 pub use run::{
     FailedRow, JournalPlan, Outcome, Shard, SimulateControl, SimulateEvent, SimulateObserver,
     SimulateSettings, Simulated, merge, run,

@@ -13,8 +13,10 @@ use super::worker::{Answer, Worker, shortened};
 use super::{Attempt, Prior, Simulator, Stream};
 use crate::{Error, Result};
 
-/// Time a program has to answer the greeting.
+/// Time a program has to answer the greeting where the user sets no limit.
 const START_TIME: Duration = Duration::from_secs(120);
+/// The usual reason why nothing comes back.
+const HINT: &str = "does the program flush its output?";
 
 /// How a program is run.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,8 +25,26 @@ pub struct ProgramSettings {
     pub command: String,
     /// Longest time for one row; a row without an answer by then has failed.
     pub timeout: Option<Duration>,
+    /// Longest time until the greeting is answered, for programs that start slowly; without it that of a row.
+    pub start_timeout: Option<Duration>,
     /// How many times a row is tried again on a fresh worker when its worker dies.
     pub retries: u32,
+}
+
+/// What surrounds a program.
+pub struct ProgramControl {
+    /// Set from elsewhere to end every wait.
+    pub stop: Option<&'static AtomicBool>,
+    /// Told once, in words, when a program without a time-out has said nothing for `patience`.
+    pub notice: Box<dyn Fn(&str) + Send + Sync>,
+    /// Silence after which the notice is given.
+    pub patience: Duration,
+}
+
+impl Default for ProgramControl {
+    fn default() -> Self {
+        Self { stop: None, notice: Box::new(|_| {}), patience: Duration::from_secs(10) }
+    }
 }
 
 /// A program as a simulator; one worker for each thread that simulates.
@@ -35,7 +55,9 @@ pub struct Program {
     outputs: Vec<String>,
     idle: Mutex<Vec<Worker>>,
     restarts: AtomicU64,
-    stop: Option<&'static AtomicBool>,
+    control: ProgramControl,
+    /// Whether the user need not be told any more that the program is silent.
+    noticed: AtomicBool,
 }
 
 impl std::fmt::Debug for Program {
@@ -45,8 +67,8 @@ impl std::fmt::Debug for Program {
 }
 
 impl Program {
-    /// Starts a first worker and asks for the names of the outputs. A wait ends early when `stop` is set.
-    pub fn start(settings: ProgramSettings, prior: Prior, stop: Option<&'static AtomicBool>) -> Result<Self> {
+    /// Starts a first worker and asks for the names of the outputs.
+    pub fn start(settings: ProgramSettings, prior: Prior, control: ProgramControl) -> Result<Self> {
         let words = split_words(&settings.command)?;
         let mut program = Self {
             settings,
@@ -55,7 +77,8 @@ impl Program {
             outputs: Vec::new(),
             idle: Mutex::new(Vec::new()),
             restarts: AtomicU64::new(0),
-            stop,
+            control,
+            noticed: AtomicBool::new(false),
         };
         let (worker, outputs) = program.launch().map_err(|problem| Error::setting("command", problem))?;
         if outputs.is_empty() {
@@ -76,17 +99,34 @@ impl Program {
     }
 
     fn stopped(&self) -> bool {
-        self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
+        self.control.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
+    }
+
+    /// Asks a worker and waits for its answer.
+    fn ask(&self, worker: &mut Worker, line: &str, timeout: Option<Duration>) -> Answer {
+        worker.ask(line, timeout, |waited| {
+            // A time-out will give the hint itself.
+            let silent = self.settings.timeout.is_none() && waited >= self.control.patience;
+            if silent && !self.noticed.swap(true, Ordering::Relaxed) {
+                (self.control.notice)(&format!("no answer yet: {HINT}"));
+            }
+            !self.stopped()
+        })
     }
 
     /// A new worker that has answered the greeting, and the outputs it named.
     fn launch(&self) -> Result<(Worker, Vec<String>), String> {
         let mut worker = Worker::spawn(&self.words)?;
         let greeting = format!("brenier 1 {}\n", self.prior.names().join(" "));
-        let answer = match worker.ask(&greeting, Some(START_TIME), self.stop) {
+        let limit = self.settings.start_timeout.or(self.settings.timeout).unwrap_or(START_TIME);
+        let answer = match self.ask(&mut worker, &greeting, Some(limit)) {
             Answer::Line(line) => line,
             Answer::Late => {
-                return Err(format!("the program did not answer the greeting within {START_TIME:?}"));
+                return Err(format!(
+                    "the program did not answer the greeting within {} s: {HINT} One that starts slowly needs a longer \
+                     --start-timeout",
+                    limit.as_secs_f64()
+                ));
             }
             Answer::Dead(words) => {
                 return Err(format!("the program ended before it said its outputs{words}"));
@@ -193,9 +233,11 @@ impl Simulator for Program {
                     continue;
                 }
             };
-            match worker.ask(&line, self.settings.timeout, self.stop) {
+            match self.ask(&mut worker, &line, self.settings.timeout) {
                 Answer::Line(answer) => match self.understand(&answer, outputs) {
                     Ok(attempt) => {
+                        // It does flush its output: later rows are slow, not stuck.
+                        self.noticed.store(true, Ordering::Relaxed);
                         self.idle().push(worker);
                         return Ok(attempt);
                     }
@@ -208,7 +250,7 @@ impl Simulator for Program {
                 Answer::Late => {
                     self.restarts.fetch_add(1, Ordering::Relaxed);
                     let limit = self.settings.timeout.unwrap_or_default().as_secs_f64();
-                    return Ok(Attempt::Failed(format!("no answer within {limit} s")));
+                    return Ok(Attempt::Failed(format!("no answer within {limit} s: {HINT}")));
                 }
                 Answer::Dead(words) => {
                     self.restarts.fetch_add(1, Ordering::Relaxed);
@@ -277,9 +319,63 @@ mod tests {
     /// A shell that runs `script`, with one parameter.
     #[cfg(unix)]
     fn shell(script: &str) -> Result<Program> {
-        let settings = ProgramSettings { command: format!("sh -c '{script}'"), timeout: None, retries: 0 };
+        started(script, None, ProgramControl::default())
+    }
+
+    #[cfg(unix)]
+    fn started(script: &str, timeout: Option<Duration>, control: ProgramControl) -> Result<Program> {
+        let command = format!("sh -c '{script}'");
+        let settings = ProgramSettings { command, timeout, start_timeout: None, retries: 0 };
         let block = PriorBlock::Uniform { name: "a".into(), low: 0.0, high: 1.0 };
-        Program::start(settings, Prior::new(&[block], "".as_ref())?, None)
+        Program::start(settings, Prior::new(&[block], "".as_ref())?, control)
+    }
+
+    /// The program waits for the notice, so that no time decides.
+    #[cfg(unix)]
+    #[test]
+    fn a_silent_program_is_told_of_once() {
+        for (greeting, row) in [("", "WAIT"), ("WAIT", "")] {
+            let folder = tempfile::tempdir().unwrap();
+            let go = folder.path().join("go");
+            let wait = format!("until [ -e {} ]; do sleep 0.01; done;", go.display());
+            let script =
+                format!("read x; {greeting} echo outputs s; while read x; do {row} echo done 7; done")
+                    .replace("WAIT", &wait);
+            let told = std::sync::Arc::new(Mutex::new(Vec::new()));
+            let heard = std::sync::Arc::clone(&told);
+            let notice = move |text: &str| {
+                heard.lock().unwrap().push(text.to_owned());
+                std::fs::write(&go, "").unwrap();
+            };
+            let control = ProgramControl {
+                notice: Box::new(notice),
+                patience: Duration::from_millis(1),
+                ..ProgramControl::default()
+            };
+            let program = started(&script, None, control).unwrap();
+            let mut outputs = [0.0];
+            for number in 0..2 {
+                let rng = &mut Streams::new(1, 2).get(number);
+                assert_eq!(program.simulate(&[0.5], rng, &mut outputs).unwrap(), Attempt::Done);
+            }
+            assert_eq!(*told.lock().unwrap(), ["no answer yet: does the program flush its output?"]);
+        }
+    }
+
+    /// Neither the greeting nor a row is waited for longer than asked; both times the usual reason is named.
+    #[cfg(unix)]
+    #[test]
+    fn a_time_out_covers_the_greeting_and_every_row() {
+        let short = Some(Duration::from_millis(50));
+        let text = started("read x; read y", short, ProgramControl::default()).unwrap_err().to_string();
+        assert!(text.contains("did not answer the greeting within 0.05 s: does the program flush"), "{text}");
+        let mut program = shell("read x; echo outputs s; read y; read z").unwrap();
+        program.settings.timeout = short;
+        let attempt = program.simulate(&[0.5], &mut Streams::new(1, 2).get(0), &mut [0.0]).unwrap();
+        assert_eq!(
+            attempt,
+            Attempt::Failed("no answer within 0.05 s: does the program flush its output?".into())
+        );
     }
 
     /// Everything a program said counts, whether or not it has read what we asked or is still there.

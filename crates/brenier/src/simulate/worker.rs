@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{JoinHandle, spawn};
@@ -78,10 +77,15 @@ impl Worker {
         Ok(Self { child, input: Some(input), news, last_words, errors })
     }
 
-    /// Writes a line and waits for one.
+    /// Writes a line and waits for one, as long as `go_on` says of the time waited.
     ///
     /// A program that is gone is judged by what it said: its exit counts only after everything was read.
-    pub(super) fn ask(&mut self, line: &str, timeout: Option<Duration>, stop: Option<&AtomicBool>) -> Answer {
+    pub(super) fn ask(
+        &mut self,
+        line: &str,
+        timeout: Option<Duration>,
+        go_on: impl Fn(Duration) -> bool,
+    ) -> Answer {
         // Where the writing thread has gone, it has said so.
         let _ = self.input.as_ref().map(|input| input.send(line.to_owned()));
         let asked = Instant::now();
@@ -94,7 +98,7 @@ impl Worker {
                 Ok(News::Deaf) => deaf = Some(Instant::now()),
                 Err(RecvTimeoutError::Disconnected) => return self.obituary(""),
                 Err(RecvTimeoutError::Timeout) => {
-                    if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+                    if !go_on(asked.elapsed()) {
                         return Answer::Stopped;
                     }
                     if timeout.is_some_and(|timeout| asked.elapsed() >= timeout) {
