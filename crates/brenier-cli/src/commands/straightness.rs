@@ -23,14 +23,10 @@ pub(crate) fn run(arguments: &StraightnessArguments) -> Result<(), Failure> {
     }
     let observed = observations::read(&model, &arguments.observations)?;
     let waiting = progress::waiting("following paths");
-    let reports = model.straightness(
-        &observed.values,
-        observed.count,
-        arguments.n,
-        arguments.seed,
-        &arguments.steps,
-    )?;
+    let reports =
+        model.straightness(&observed.values, observed.count, arguments.n, arguments.seed, &arguments.steps);
     drop(waiting);
+    let reports = reports.map_err(|error| observed.failed(error))?;
     output::result_or_json(
         arguments.json.json.as_deref(),
         || serde_json::to_string_pretty(&reports).expect("numbers can be written") + "\n",

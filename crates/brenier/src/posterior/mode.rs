@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::{Posterior, check_length};
+use super::Posterior;
 use crate::kernel::lbfgs;
 use crate::{Error, Result};
 
@@ -70,23 +70,23 @@ impl Posterior {
         if settings.starts == 0 || settings.max_iterations == 0 {
             return Err(Error::setting("starts", "must be at least 1"));
         }
-        let m = self.header().given_transform.input_dim();
-        check_length("given values", observations, m, given.len())?;
+        // All at once, so that an error names the row.
+        let (y, k) = (self.transform_given(given, observations)?, self.header().given_transform.output_dim());
         (0..observations)
             .into_par_iter()
-            .map(|o| self.mode_at(&given[o * m..(o + 1) * m], o, seed, settings))
+            .map(|o| self.mode_at(&y[o * k..(o + 1) * k], o, seed, settings))
             .collect()
     }
 
-    fn mode_at(&self, given: &[f64], observation: usize, seed: u64, settings: &ModeSettings) -> Result<Mode> {
+    /// The same for one observation, whose given values are transformed.
+    fn mode_at(&self, y: &[f64], observation: usize, seed: u64, settings: &ModeSettings) -> Result<Mode> {
         let transform = &self.header().target_transform;
         let n = transform.dim();
         let map = self.map.double();
-        let y = self.transform_given(given, 1)?;
         let seed = seed.wrapping_add(observation as u64);
         let count = CANDIDATES.max(settings.starts);
         let z = self.reference(1, count, seed);
-        let x = self.map.candidates(&z, &y, &vec![0; count])?;
+        let x = self.map.candidates(&z, y, &vec![0; count])?;
         let rows = x.len() / n;
         let mut density = vec![0.0; rows];
         let contexts: Vec<f64> = (0..rows).flat_map(|_| y.iter().copied()).collect();
@@ -103,7 +103,7 @@ impl Posterior {
             let minimum =
                 lbfgs::minimise(start, settings.tolerance, settings.max_iterations, |x, gradient| {
                     let mut density = [0.0];
-                    if map.log_density_gradient(x, &y, &mut density, gradient).is_err() {
+                    if map.log_density_gradient(x, y, &mut density, gradient).is_err() {
                         return Ok::<f64, Error>(f64::INFINITY);
                     }
                     for gradient in gradient.iter_mut() {

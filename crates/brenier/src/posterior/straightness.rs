@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 
-use super::{Posterior, check_length};
+use super::Posterior;
 use crate::map::SampleSettings;
 use crate::{Error, Result};
 
@@ -52,17 +52,18 @@ impl Posterior {
         if draws < 2 {
             return Err(Error::setting("draws", "straightness needs at least 2"));
         }
-        let m = self.header.given_transform.input_dim();
-        check_length("given values", observations, m, given.len())?;
+        // All at once, so that an error names the row.
+        let (given, k) =
+            (self.transform_given(given, observations)?, self.header.given_transform.output_dim());
         let n = self.header.target_transform.dim();
         let observation = vec![0; draws];
         let mut reports = Vec::with_capacity(observations);
         for o in 0..observations {
-            let y = self.transform_given(&given[o * m..(o + 1) * m], 1)?;
+            let y = &given[o * k..(o + 1) * k];
             let z = self.reference(1, draws, seed.wrapping_add(o as u64));
             let draw = |steps: usize| {
                 let settings = SampleSettings { steps: Some(steps), ..SampleSettings::default() };
-                self.map.draw(&z, &y, &observation, &settings).map(|(x, _)| x)
+                self.map.draw(&z, y, &observation, &settings).map(|(x, _)| x)
             };
             let evaluation = flow.settings().evaluation_steps;
             let x = draw(evaluation)?;
