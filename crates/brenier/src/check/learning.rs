@@ -318,3 +318,21 @@ pub(super) fn compare_members(
     }
     Ok(members)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_says_what_it_rests_on() {
+        let own = Gap { mean: 0.5, median: Some(0.25), left_out: 1, source: GapSource::SavedModel };
+        let text = own.basis(0.125);
+        assert!(text.starts_with("chance: ±0.125; medians differ by 0.250; one row"), "{text}");
+        let old = Gap { median: None, left_out: 0, source: GapSource::LastSteps, ..own }.basis(0.125);
+        assert!(
+            old.contains("estimated from the losses of the last steps") && old.contains("fit again"),
+            "{old}"
+        );
+        assert!(!old.contains("medians") && !text.contains("estimated"));
+    }
+}

@@ -57,7 +57,8 @@ pub(super) fn of_table(table: &Table, target: &[usize], given: &[usize]) -> Resu
 pub(super) fn of_sizes(settings: &FitSettings, train: usize, valid: usize, given: usize) -> Vec<String> {
     let mut warnings = Vec::new();
     let rows = train + valid;
-    if rows < FEW_ROWS {
+    // The second block of a joint map has the rows of the first, which was warned of.
+    if rows < FEW_ROWS && !settings.joint {
         warnings.push(format!(
             "only {rows} rows ({train} to train on, {valid} to validate with): expect little more than the mean and spread \
              of the target, and densities that change with the seed; a few hundred rows are a start, thousands are good"
@@ -113,7 +114,8 @@ impl Lumps<'_> {
                  uniform noise as wide as one step to it"
             ),
             Lump::Atoms(values, count) => {
-                let values: Vec<String> = values.iter().map(f64::to_string).collect();
+                // −0 + 0 = 0.
+                let values: Vec<String> = values.iter().map(|value| (value + 0.0).to_string()).collect();
                 let part = 100.0 * *count as f64 / rows as f64;
                 format!(
                     "target column \"{name}\" is exactly {} in {count} of {rows} rows ({part:.0} %): there is no density at \
@@ -235,6 +237,7 @@ mod tests {
         let few = of_sizes(&plain, 36, 4, 2).join("\n");
         assert!(few.contains("only 40 rows (36 to train on, 4 to validate with)"), "{few}");
         assert!(of_sizes(&plain, 45, 5, 2).is_empty());
+        assert!(of_sizes(&FitSettings { joint: true, ..plain.clone() }, 36, 4, 2).is_empty());
         let wide = of_sizes(&plain, 1800, 200, 300).join("\n");
         assert!(wide.contains("300 given columns for 2000 rows") && wide.contains("--pca"), "{wide}");
         assert!(!wide.contains("--embedding"));
