@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use rand::Rng;
 
+use super::protocol::{self, shortened};
 use super::{Attempt, Prior, Simulator, Stream};
 use crate::{Error, Result};
 
@@ -22,8 +23,6 @@ const START_TIME: Duration = Duration::from_secs(120);
 const END_TIME: Duration = Duration::from_secs(2);
 /// How often a wait looks whether the run was told to stop.
 const GLANCE: Duration = Duration::from_millis(50);
-/// Longest line read from a program.
-const LONGEST_LINE: u64 = 1 << 26;
 /// Lines of a program's standard error that are remembered.
 const LAST_WORDS: usize = 3;
 
@@ -104,14 +103,7 @@ impl Program {
             }
             Answer::Stopped => return Err("stopped".into()),
         };
-        let mut words = answer.split_whitespace();
-        match words.next() {
-            Some("outputs") => Ok((worker, words.map(str::to_owned).collect())),
-            _ => Err(format!(
-                "the program's first line should be \"outputs NAME…\", got \"{}\"",
-                shortened(&answer)
-            )),
-        }
+        Ok((worker, protocol::outputs(&answer)?))
     }
 
     /// A free worker, or a new one.
@@ -128,42 +120,6 @@ impl Program {
             ));
         }
         Ok(worker)
-    }
-
-    /// What an answer means; an answer that means nothing is an `Err`, in words.
-    fn understand(&self, line: &str, outputs: &mut [f64]) -> Result<Attempt, String> {
-        let (word, rest) = line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));
-        match word {
-            "done" => {
-                let mut count = 0;
-                for text in rest.split_whitespace() {
-                    let value: f64 =
-                        text.parse().map_err(|_| format!("\"{}\" is not a number", shortened(text)))?;
-                    if let Some(slot) = outputs.get_mut(count) {
-                        *slot = value;
-                    }
-                    count += 1;
-                }
-                if count != outputs.len() {
-                    return Err(format!("{count} values came back instead of {}", outputs.len()));
-                }
-                match outputs.iter().position(|value| !value.is_finite()) {
-                    Some(bad) => {
-                        Ok(Attempt::Failed(format!("the output {} is {}", self.outputs[bad], outputs[bad])))
-                    }
-                    None => Ok(Attempt::Done),
-                }
-            }
-            "abandon" => Ok(Attempt::Abandoned),
-            "fail" => Ok(Attempt::Failed(if rest.is_empty() {
-                "the program gave no reason".to_owned()
-            } else {
-                rest.trim().to_owned()
-            })),
-            _ => {
-                Err(format!("the program answered \"{}\" instead of done, abandon or fail", shortened(line)))
-            }
-        }
     }
 }
 
@@ -205,7 +161,7 @@ impl Simulator for Program {
                 }
             };
             match worker.ask(&line, self.settings.timeout, self.stop) {
-                Answer::Line(answer) => match self.understand(&answer, outputs) {
+                Answer::Line(answer) => match protocol::answer(&answer, &self.outputs, outputs) {
                     Ok(attempt) => {
                         self.idle().push(worker);
                         return Ok(attempt);
@@ -280,11 +236,9 @@ impl Worker {
         if let Some(output) = child.stdout.take() {
             std::thread::spawn(move || {
                 let mut reader = BufReader::new(output);
-                loop {
-                    let mut line = String::new();
-                    match (&mut reader).take(LONGEST_LINE).read_line(&mut line) {
-                        Ok(1..) if line.ends_with('\n') && sender.send(line).is_ok() => {}
-                        _ => return,
+                while let Some(line) = protocol::read_line(&mut reader) {
+                    if sender.send(line).is_err() {
+                        return;
                     }
                 }
             });
@@ -365,13 +319,6 @@ impl Drop for Worker {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// The first letters of a text, on one line.
-fn shortened(text: &str) -> String {
-    const MOST: usize = 200;
-    let line: String = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if line.chars().count() <= MOST { line } else { line.chars().take(MOST).collect::<String>() + "…" }
 }
 
 /// The words of a command line; quotes and backslashes work as in a shell, nothing else does.
