@@ -35,7 +35,7 @@ mod split;
 mod table;
 mod uci;
 
-pub use atomic::write_bytes;
+pub use atomic::{check_folder, discard, write_bytes};
 pub use correlation::correlated_columns;
 #[cfg(feature = "fetch")]
 pub use fetch::{FetchEvent, FetchSettings, Fetched, fetch_uci};
