@@ -27,6 +27,9 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     // A panic is a mistake of ours: one line that can be reported, no trace over the user's terminal.
     std::panic::set_hook(Box::new(|panic| {
+        if brenier::data::is_decoding() {
+            return; // the file's mistake, and an error of its own
+        }
         output::error(&format!("this is a mistake in brenier, please report it: {panic}").replace('\n', " "));
     }));
     let result = catch_unwind(AssertUnwindSafe(|| run(arguments.command)));
