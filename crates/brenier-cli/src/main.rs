@@ -33,6 +33,9 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     // A panic is a mistake of ours: one line that can be reported, no trace over the user's terminal.
     std::panic::set_hook(Box::new(|panic| {
+        if brenier::data::is_decoding() {
+            return; // the file's mistake, and an error of its own
+        }
         output::error(&format!("this is a mistake in brenier, please report it: {panic}").replace('\n', " "));
     }));
     output::set_quiet(arguments.everywhere.quiet);

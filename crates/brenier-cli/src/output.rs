@@ -1,8 +1,7 @@
 //! The only way to the terminal: results on standard output, everything else on standard error.
 
-use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -116,14 +115,7 @@ pub(crate) fn check_writable(path: &Path) -> Result<(), Error> {
         let text = format!("its folder {} does not exist; create it first", folder.display());
         return refuse(io::Error::new(io::ErrorKind::NotFound, text));
     }
-    let probe: PathBuf = folder.join(format!(".brenier-probe-{}.tmp", std::process::id()));
-    match OpenOptions::new().write(true).create_new(true).open(&probe) {
-        Ok(_) => {
-            let _ = std::fs::remove_file(&probe);
-            Ok(())
-        }
-        Err(error) => refuse(error),
-    }
+    brenier::data::check_folder(path).or_else(refuse)
 }
 
 /// Checks the destination of a table before the table is computed.

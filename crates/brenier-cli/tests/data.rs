@@ -60,6 +60,15 @@ fn split_deals_every_row_once() {
     refuse(here, "data split one.csv", 2, &["at least 3", "got 1"]);
 }
 
+/// Found by fuzzing: the panic of Parquet's decoder was reported as a mistake of ours, before the error of the file.
+#[test]
+fn a_file_on_which_its_decoder_panics_is_damaged() {
+    let folder = folder();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../brenier/tests/hostile/decoder-panic.parquet");
+    fs::copy(file, folder.path().join("t.parquet")).unwrap();
+    refuse(folder.path(), "data prepare t.parquet --out x.csv", 2, &["t.parquet", "damaged"]);
+}
+
 #[test]
 fn a_download_that_is_not_the_table_leaves_no_file() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::data::{Pick, Selection, Split, Table, resolve_pair, short_name};
+use crate::data::{Pick, Selection, Split, Table, discard, resolve_pair, short_name};
 use crate::diagnose::SupportScore;
 use crate::map::cot::{CotMap, CotSettings, CotShape};
 use crate::map::pcp::{Convexity, Initialisation, OutputActivation, PcpMap, PcpShape};
@@ -304,7 +304,9 @@ pub fn fit_split(
     let ended = |posterior: &Posterior| !posterior.header().training.stop.is_resumable();
     if ended(&marginal.posterior) && ended(&fitted.posterior) {
         // Nothing is left to resume.
-        kept.map(std::fs::remove_file);
+        if let Some(path) = kept {
+            discard(&path);
+        }
     }
     fitted.posterior.set_marginal(marginal.posterior);
     fitted.validated &= marginal.validated;

@@ -58,10 +58,10 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
 
     let marginal = model.marginal().map(|marginal| marginal.header().training.stop);
     let resumable = model.header().training.stop.is_resumable() || marginal.is_some_and(Stop::is_resumable);
-    let kept = kept.filter(|path| path.exists());
     if let Some(path) = kept.as_ref().filter(|_| !resumable) {
-        let _ = std::fs::remove_file(path);
+        data::discard(path);
     }
+    let kept = kept.filter(|path| path.exists());
     if !output::quiet() {
         output::result(&summary(&model, &arguments.out, kept.as_deref().filter(|_| resumable)))?;
     }

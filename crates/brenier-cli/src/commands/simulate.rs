@@ -69,14 +69,14 @@ pub(crate) fn run(arguments: &SimulateArguments) -> Result<(), Failure> {
         Err(error) => {
             // What the journal holds is of no use when the program is wrong.
             if let (brenier::Error::Domain(_), Some(path)) = (&error, &partial) {
-                let _ = std::fs::remove_file(path);
+                data::discard(path);
             }
             return Err(error.into());
         }
     };
     finish(&simulated, simulator.prior().names(), &target)?;
     if let Some(path) = &partial {
-        let _ = std::fs::remove_file(path);
+        data::discard(path);
     }
     if !output::quiet() && target != Output::Stdout {
         output::note(&summary(&simulated, &arguments.out, started.elapsed()));
@@ -89,7 +89,7 @@ fn finish(simulated: &Simulated, parameters: &[String], target: &Output) -> Resu
     if let Output::Path(path) = target {
         let list = beside(path, FAILED);
         if simulated.failures.is_empty() {
-            let _ = std::fs::remove_file(&list); // of an earlier run
+            data::discard(&list); // of an earlier run
         } else {
             write_bytes(&list, failed_rows(&simulated.failures, parameters).as_bytes())?;
         }

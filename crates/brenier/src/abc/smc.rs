@@ -13,7 +13,7 @@ use super::checkpoint::{self, AbcCheckpoint};
 use super::observe::{AbcEvent, AbcObserver, Round};
 use super::population::{Kernel, Population};
 use super::settings::{AbcMethod, AbcSettings};
-use crate::data::Table;
+use crate::data::{Table, discard};
 use crate::simulate::{
     self, Attempt, JournalPlan, Outcome, SimulateControl, SimulateEvent, SimulateObserver, SimulateSettings,
     Simulator, Stream, Streams,
@@ -456,7 +456,7 @@ impl<S: Simulator + ?Sized> Search<'_, '_, S> {
         }
         self.save(&state, true)?;
         if let Some(plan) = &self.control.checkpoint {
-            let _ = std::fs::remove_file(pilot_path(plan));
+            discard(&pilot_path(plan));
         }
         Ok(Some(state))
     }
@@ -750,7 +750,7 @@ impl AbcCheckpoint {
 
     /// Removes the files of a finished run.
     pub fn remove(&self) {
-        let _ = std::fs::remove_file(&self.path);
-        let _ = std::fs::remove_file(pilot_path(self));
+        discard(&self.path);
+        discard(&pilot_path(self));
     }
 }

@@ -1,10 +1,10 @@
 //! Which format a file has, what to do with missing cells, and the way from a file to a table and back.
 
 use std::io::{self, BufWriter, Write};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use super::atomic::atomic_write;
+use super::contain::contain;
 use super::table::{Table, name_problem, short_name};
 use super::{csv, npy, parquet};
 use crate::{Error, Result};
@@ -309,7 +309,7 @@ pub(super) fn half_to_f64(bits: u16) -> f64 {
 
 /// Runs a decoder of somebody else's on a file that may be hostile: should it panic, that is an error of the file.
 pub(super) fn guarded<T>(path: &Path, decode: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| {
+    contain(decode).unwrap_or_else(|| {
         Err(Error::table(path, "the file is damaged: its decoder gave up; write the file again"))
     })
 }

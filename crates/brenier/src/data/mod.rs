@@ -22,6 +22,7 @@
 //! ```
 
 mod atomic;
+mod contain;
 mod correlation;
 mod csv;
 #[cfg(feature = "fetch")]
@@ -33,9 +34,11 @@ mod parquet;
 mod select;
 mod split;
 mod table;
+mod thrift;
 mod uci;
 
-pub use atomic::write_bytes;
+pub use atomic::{check_folder, discard, write_bytes};
+pub use contain::is_decoding;
 pub use correlation::correlated_columns;
 #[cfg(feature = "fetch")]
 pub use fetch::{FetchEvent, FetchSettings, Fetched, fetch_uci};

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Read as _, Seek, Write};
+use std::mem::ManuallyDrop;
 use std::path::Path;
 
 use npyz::zip::result::ZipError;
@@ -471,7 +472,8 @@ pub(super) fn write_npy(writer: &mut impl Write, table: &Table) -> io::Result<()
 
 /// Writes an uncompressed archive with one array per column.
 pub(super) fn write_npz(writer: &mut (impl Write + Seek), table: &Table) -> io::Result<()> {
-    let mut archive = ZipWriter::new(writer);
+    // Dropped only when complete: the drop of a half-written one tries to complete it and complains on standard error.
+    let mut archive = ManuallyDrop::new(ZipWriter::new(writer));
     let large = table.rows() as u64 * 8 >= u64::from(u32::MAX) - 1024;
     let options = FileOptions::default()
         .compression_method(CompressionMethod::Stored)
@@ -480,9 +482,10 @@ pub(super) fn write_npz(writer: &mut (impl Write + Seek), table: &Table) -> io::
     for (j, name) in table.names().iter().enumerate() {
         archive.start_file(format!("{name}.npy"), options)?;
         archive.write_all(&header_bytes(&format!("{},", table.rows())))?;
-        write_values(&mut archive, table.values().iter().skip(j).step_by(table.columns()))?;
+        write_values(&mut *archive, table.values().iter().skip(j).step_by(table.columns()))?;
     }
     archive.finish()?;
+    drop(ManuallyDrop::into_inner(archive));
     Ok(())
 }
 

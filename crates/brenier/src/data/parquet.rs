@@ -16,6 +16,7 @@ use ::parquet::schema::types::{ColumnDescriptor, Type};
 
 use super::format::{EXACT_INTEGERS, Missing, Read, Rows, guarded, half_to_f64, rounded_warning};
 use super::table::Table;
+use super::thrift::Inspected;
 use crate::{Error, Result};
 
 /// Reads the columns that `choose` picks from a parquet file of `size` bytes.
@@ -28,7 +29,7 @@ pub(super) fn read(
 ) -> Result<Read> {
     let damaged = |error: ParquetError| damaged(path, &error);
     let (reader, header) = guarded(path, || {
-        let reader = SerializedFileReader::new(file).map_err(damaged)?;
+        let reader = SerializedFileReader::new(Inspected(file)).map_err(damaged)?;
         let columns = reader.metadata().file_metadata().schema_descr().columns();
         let header: Vec<_> = columns.iter().map(|column| column.path().parts().join(".")).collect();
         Ok((reader, header))
@@ -43,7 +44,7 @@ fn damaged(path: &Path, error: &ParquetError) -> Error {
 }
 
 fn load(
-    reader: &SerializedFileReader<File>,
+    reader: &SerializedFileReader<Inspected>,
     size: u64,
     chosen: &[usize],
     rows: &mut Rows<'_>,
@@ -391,6 +392,42 @@ mod tests {
     }
 
     #[test]
+    #[ignore = "writes the seeds of the fuzz target"]
+    fn seeds() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/parquet");
+        let fixed = |bytes: &[u8]| FixedLenByteArray::from(bytes.to_vec());
+        let plain = Compression::UNCOMPRESSED;
+        let some = Some(&[1, 0, 1, 1][..]);
+        let gzip = Compression::GZIP(GzipLevel::default());
+        for (name, bytes) in [
+            (
+                "nulls",
+                one_column::<Int64Type>("optional int64 a;", &[1, 2, i64::MAX], some, Compression::SNAPPY),
+            ),
+            ("float", one_column::<FloatType>("required float a;", &[0.5; 40], None, gzip)),
+            (
+                "decimal",
+                one_column::<Int32Type>("required int32 a (DECIMAL(9,2));", &[12345, -1], None, plain),
+            ),
+            (
+                "bool",
+                one_column::<BoolType>("required boolean a;", &[true, false], None, Compression::LZ4_RAW),
+            ),
+            (
+                "half",
+                one_column::<FixedLenByteArrayType>(
+                    "required fixed_len_byte_array(2) a (FLOAT16);",
+                    &[fixed(&[0, 0x3c])],
+                    None,
+                    plain,
+                ),
+            ),
+        ] {
+            std::fs::write(folder.join(name), bytes).unwrap();
+        }
+    }
+
+    #[test]
     fn large_integers_are_announced() {
         let bytes =
             one_column::<Int64Type>("required int64 id;", &[1, i64::MAX], None, Compression::UNCOMPRESSED);
@@ -514,6 +551,14 @@ mod tests {
                 let _ = parse(&bytes);
             }
         }
+    }
+
+    /// Found by fuzzing: passing over two thousand million booleans in the header of a page took seconds.
+    #[test]
+    fn a_page_header_with_endless_booleans_is_refused_at_once() {
+        let bytes = include_bytes!("../../tests/hostile/endless-booleans.parquet");
+        let error = parse_with(bytes, Missing::Fail, |_| Ok(vec![1])).unwrap_err().to_string();
+        assert!(error.contains("declares booleans where Parquet has none"), "{error}");
     }
 
     proptest! {

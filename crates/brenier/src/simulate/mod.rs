@@ -26,6 +26,7 @@ mod linear_gaussian;
 pub mod lotka_volterra;
 mod prior;
 mod program;
+pub mod protocol;
 mod run;
 mod stream;
 mod two_moons;

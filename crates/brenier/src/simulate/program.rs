@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use rand::Rng;
 
-use super::worker::{Answer, Worker, shortened};
+use super::protocol;
+use super::worker::{Answer, Worker};
 use super::{Attempt, Prior, Simulator, Stream};
 use crate::{Error, Result};
 
@@ -133,14 +134,7 @@ impl Program {
             }
             Answer::Stopped => return Err("stopped".into()),
         };
-        let mut words = answer.split_whitespace();
-        match words.next() {
-            Some("outputs") => Ok((worker, words.map(str::to_owned).collect())),
-            _ => Err(format!(
-                "the program's first line should be \"outputs NAME…\", got \"{}\"",
-                shortened(&answer)
-            )),
-        }
+        Ok((worker, protocol::outputs(&answer)?))
     }
 
     /// A free worker, or a new one.
@@ -157,42 +151,6 @@ impl Program {
             ));
         }
         Ok(worker)
-    }
-
-    /// What an answer means; an answer that means nothing is an `Err`, in words.
-    fn understand(&self, line: &str, outputs: &mut [f64]) -> Result<Attempt, String> {
-        let (word, rest) = line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));
-        match word {
-            "done" => {
-                let mut count = 0;
-                for text in rest.split_whitespace() {
-                    let value: f64 =
-                        text.parse().map_err(|_| format!("\"{}\" is not a number", shortened(text)))?;
-                    if let Some(slot) = outputs.get_mut(count) {
-                        *slot = value;
-                    }
-                    count += 1;
-                }
-                if count != outputs.len() {
-                    return Err(format!("{count} values came back instead of {}", outputs.len()));
-                }
-                match outputs.iter().position(|value| !value.is_finite()) {
-                    Some(bad) => {
-                        Ok(Attempt::Failed(format!("the output {} is {}", self.outputs[bad], outputs[bad])))
-                    }
-                    None => Ok(Attempt::Done),
-                }
-            }
-            "abandon" => Ok(Attempt::Abandoned),
-            "fail" => Ok(Attempt::Failed(if rest.is_empty() {
-                "the program gave no reason".to_owned()
-            } else {
-                rest.trim().to_owned()
-            })),
-            _ => {
-                Err(format!("the program answered \"{}\" instead of done, abandon or fail", shortened(line)))
-            }
-        }
     }
 }
 
@@ -234,7 +192,7 @@ impl Simulator for Program {
                 }
             };
             match self.ask(&mut worker, &line, self.settings.timeout) {
-                Answer::Line(answer) => match self.understand(&answer, outputs) {
+                Answer::Line(answer) => match protocol::answer(&answer, &self.outputs, outputs) {
                     Ok(attempt) => {
                         // It does flush its output: later rows are slow, not stuck.
                         self.noticed.store(true, Ordering::Relaxed);

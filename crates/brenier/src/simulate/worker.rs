@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{JoinHandle, spawn};
 use std::time::{Duration, Instant};
 
+use super::protocol::{read_line, shortened};
+
 /// Time a program has to end after its input was closed, and its last words have to arrive.
 const END_TIME: Duration = Duration::from_secs(5);
 /// How often a wait looks whether the run was told to stop.
 const GLANCE: Duration = Duration::from_millis(50);
 /// How often a wait looks whether a process or a thread has ended.
 const MOMENT: Duration = Duration::from_millis(2);
-/// Longest line read from a program.
-const LONGEST_LINE: u64 = 1 << 26;
 /// Lines of a program's standard error that are remembered.
 const LAST_WORDS: usize = 3;
 
@@ -161,14 +161,11 @@ impl Drop for Worker {
 fn read_lines(pipe: ChildStdout, sender: &SyncSender<News>) {
     let mut reader = BufReader::new(pipe);
     loop {
-        let mut line = Vec::new();
-        let read = (&mut reader).take(LONGEST_LINE).read_until(b'\n', &mut line);
-        let line = String::from_utf8_lossy(&line).into_owned();
-        if read.is_err() || !line.ends_with('\n') {
-            let _ = sender.send(News::End(line));
-            return;
-        }
-        if sender.send(News::Line(line)).is_err() {
+        let (news, ended) = match read_line(&mut reader) {
+            Ok(line) => (News::Line(line), false),
+            Err(unfinished) => (News::End(unfinished), true),
+        };
+        if sender.send(news).is_err() || ended {
             return;
         }
     }
@@ -200,11 +197,4 @@ fn remember(pipe: ChildStderr, last_words: &Mutex<VecDeque<String>>) {
         }
         words.push_back(text);
     }
-}
-
-/// The first letters of a text, on one line.
-pub(super) fn shortened(text: &str) -> String {
-    const MOST: usize = 200;
-    let line: String = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if line.chars().count() <= MOST { line } else { line.chars().take(MOST).collect::<String>() + "…" }
 }

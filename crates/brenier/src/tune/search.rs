@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use super::journal::{Entry, Journal};
 use super::parallel::side_by_side;
 use super::{Final, Pilot, SearchSpace, TuneSettings};
-use crate::data::{Split, Table};
+use crate::data::{Split, Table, discard};
 use crate::train::{Checkpoint, Event, Observer, Stop, TrainSettings};
 use crate::{Error, FitControl, FitSettings, Fitted, Posterior, Result, fit_split};
 
@@ -579,9 +579,8 @@ fn forget(folder: &Path, trial: usize) {
 fn remove(path: &Path) {
     let mut first = path.as_os_str().to_owned();
     first.push(".given");
-    // One that cannot be removed only takes up room.
-    let _ = fs::remove_file(path);
-    let _ = fs::remove_file(first);
+    discard(path);
+    discard(Path::new(&first));
 }
 
 /// Smaller is better, none is worst.

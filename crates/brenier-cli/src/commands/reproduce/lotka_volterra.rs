@@ -260,6 +260,7 @@ impl Run<'_> {
         if path.exists()
             && let Some(training) = kept(&summary)
         {
+            data::discard(&beside(&path, ".checkpoint")); // a kill may have come before it was removed
             return Ok((Posterior::load(&path)?, training));
         }
         let table = self.table(table, rows, self.arguments.seed)?;
@@ -293,7 +294,7 @@ impl Run<'_> {
         model.save(&path)?;
         let text = serde_json::to_string(&training).expect("plain numbers");
         write_bytes(&summary, text.as_bytes())?;
-        let _ = std::fs::remove_file(&checkpoint.path);
+        data::discard(&checkpoint.path);
         Ok((model, training))
     }
 
@@ -309,6 +310,7 @@ impl Run<'_> {
         if path.exists()
             && let Some(search) = kept(&summary)
         {
+            AbcCheckpoint::new(beside(&path, ".checkpoint"), true).remove(); // as above
             return Ok((search, read(&path)?));
         }
         let tolerance = self.arguments.tolerance.unwrap_or(ABC_TOLERANCES[which]);

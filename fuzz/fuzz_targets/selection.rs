@@ -1,0 +1,4 @@
+//! Feeds hostile bytes to `brenier_fuzz::selection`.
+#![no_main]
+
+brenier_fuzz::target!(selection);
