@@ -43,7 +43,9 @@ impl Search {
         let steep = -self.slope;
         let lower = merit <= self.merit + DECREASE * self.step * self.slope + noise;
         if merit.is_finite() && (slope <= 0.0 || (lower && slope <= 0.9 * steep)) {
-            return Some(if slope < -SHORT * steep { 2.0 * self.step } else { 1.0 });
+            // Where the last direction wanted a short step, the next often does too.
+            let longer = if self.step < 1.0 { (4.0 * self.step).min(1.0) } else { 2.0 * self.step };
+            return Some(if slope < -SHORT * steep { longer } else { 1.0 });
         }
         // The root of φ' by the secant, within bounds that shorten the step in any case.
         let secant = self.step * steep / (steep + slope);
