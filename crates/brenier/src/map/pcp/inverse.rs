@@ -203,7 +203,11 @@ impl PcpInverter {
     ) {
         let far: Vec<bool> = rows.search.iter().map(|search| !goal.reached(search)).collect();
         let far = rows.take_where(&far);
-        rows.search.iter_mut().for_each(|search| search.step = 1.0);
+        for search in &mut rows.search {
+            // A small residual in single precision may be an accident of rounding: it certifies nothing.
+            search.residual = search.residual.max(4.0 * settings.tolerance);
+            search.step = 1.0;
+        }
         let shards = Shards::new(ROWS.min(rows.len()));
         self.fine.polish(rows, records, settings.tolerance, &shards, |rows, row| answer.take(rows, row));
         rows.append(far);
