@@ -32,9 +32,9 @@ Exit codes:
   2    bad input or usage: flags, settings, tables, models, paths
   3, 4 check --strict: usable with care, not to be trusted
        (calibrate --strict: 3, not calibrated)
-  130  a second Ctrl-C; also the first, SIGTERM or SIGHUP where there is no result
-       yet (simulate, abc, a fit before its first validation): re-run the same
-       command with --resume to continue
+  130  a second Ctrl-C; also the first, SIGTERM or SIGHUP where there is no
+       result yet (simulate, abc, a fit before its first validation): re-run
+       the same command with --resume to continue
 
 Results go to standard output, everything else to standard error. A file that a command reads is never
 overwritten: an output that is an input or another output of the same command is refused.

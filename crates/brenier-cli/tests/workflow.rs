@@ -288,12 +288,16 @@ fn lotka_volterra_is_reproduced_and_goes_on_where_it_was() {
     // What belongs to another run is not taken up.
     refuse(here, &format!("{command} --resume --seed 7"), 2, &["another --seed"]);
     refuse(here, &format!("{} --resume", command.replace("--epochs 1", "--epochs 2")), 2, &["--epochs"]);
-    let particles = "--particles lv/abc-1.csv,lv/abc-2.csv";
+    // What the folder holds of its own would be overwritten; copies serve as those of another program.
+    for name in ["abc-1.csv", "abc-2.csv", "observed.csv"] {
+        std::fs::copy(here.join("lv").join(name), here.join(name)).unwrap();
+    }
+    let particles = "--particles abc-1.csv,abc-2.csv";
     refuse(here, &format!("{command} --resume {particles}"), 2, &["--observed"]);
-    refuse(here, &format!("{command} --resume --observed lv/observed.csv"), 2, &["--observed takes 2 files"]);
+    refuse(here, &format!("{command} --resume --observed observed.csv"), 2, &["--observed takes 2 files"]);
     refuse(
         here,
-        &format!("{command} --resume --observed lv/observed.csv,lv/observed.csv"),
+        &format!("{command} --resume --observed observed.csv,observed.csv"),
         2,
         &["observed.csv", "2 rows instead of one"],
     );
