@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use brenier::data::{Selection, SplitProtocol};
+use brenier::data::{Decimal, Format, Missing, ReadOptions, Selection, SplitProtocol};
 use brenier::diagnose::Bandwidth;
 use brenier::map::Method;
 use brenier::map::cot::CotSettings;
@@ -44,7 +44,8 @@ Try it without any data:  brenier demo";
 const FIT_HELP: &str = "\
 Columns are named as in x1,x2 or x1..x4 (in the table's order), by position as in #1..#4 or #-1, in quotation marks \
 as in '\"a,b\"', or rest. \
-Tables may be .csv, .tsv, .txt, .dat, .parquet, .npy or .npz; - is text on standard input.
+Tables may be .csv, .tsv, .txt, .dat (also .gz or .zst), .parquet, .arrow, .feather, .npy or .npz; - is standard input. \
+Without an extension, as for <(zcat ...), the first bytes decide.
 
 Examples:
   brenier fit simulations.csv --target theta1..theta3 --given rest \\
@@ -54,6 +55,9 @@ Examples:
       --out model.brenier
   brenier fit simulations.csv --method cot-flow --target theta1..theta3 \\
       --given rest --out flow.brenier
+  brenier fit trial.csv --target effect --given dose,sex,centre \\
+      --categorical sex,centre --out model.brenier
+  brenier sample model.brenier --at dose=3,sex=female,centre=Oslo
   brenier fit data.csv --config fit.toml --learning-rate 0.001 \\
       --out model.brenier
   # after an interruption
@@ -323,6 +327,56 @@ pub(crate) struct JsonArguments {
     pub(crate) json: Option<PathBuf>,
 }
 
+/// How tables are read, the same for every command that reads any.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct TableArguments {
+    /// Leave out rows with missing or infinite values instead of stopping
+    #[arg(long, help_heading = "Reading tables")]
+    pub(crate) drop_missing: bool,
+    /// Further texts or numbers that stand for a missing value, as in '?,-' or -999
+    #[arg(
+        long,
+        value_name = "TEXT,…",
+        value_delimiter = ',',
+        allow_hyphen_values = true,
+        help_heading = "Reading tables"
+    )]
+    pub(crate) missing: Vec<String>,
+    /// Decimal mark of numbers in text [default: point]
+    #[arg(long, value_name = "MARK", help_heading = "Reading tables")]
+    pub(crate) decimal: Option<DecimalMark>,
+    /// Format of the tables [default: by the file's extension or, as for a pipe, by its first bytes]
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        value_parser = PossibleValuesParser::new(Format::NAMES).try_map(|name| name.parse::<Format>()),
+        help_heading = "Reading tables"
+    )]
+    pub(crate) format: Option<Format>,
+}
+
+/// The mark between the integer part and the fraction of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DecimalMark {
+    Point,
+    Comma,
+}
+
+impl TableArguments {
+    /// The same for the library.
+    pub(crate) fn options(&self) -> ReadOptions {
+        ReadOptions {
+            format: self.format,
+            missing: Missing::dropped_if(self.drop_missing),
+            missing_texts: self.missing.clone(),
+            decimal: match self.decimal {
+                None | Some(DecimalMark::Point) => Decimal::Point,
+                Some(DecimalMark::Comma) => Decimal::Comma,
+            },
+        }
+    }
+}
+
 #[derive(Args)]
 pub(crate) struct ObservationArguments {
     /// Table with the model's given columns, one observation per row; other columns are ignored
@@ -343,9 +397,8 @@ pub(crate) struct FitArguments {
     /// Settings file (TOML); flags override it
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Leave out rows with missing or infinite values instead of stopping
-    #[arg(long)]
-    pub(crate) drop_missing: bool,
+    #[command(flatten)]
+    pub(crate) tables: TableArguments,
     /// Table to score after the fit
     #[arg(long, value_name = "TABLE")]
     pub(crate) test: Option<PathBuf>,
@@ -379,9 +432,8 @@ pub(crate) struct TuneArguments {
     /// Table to score each finished model on; it decides nothing
     #[arg(long, value_name = "TABLE")]
     pub(crate) test: Option<PathBuf>,
-    /// Leave out rows with missing or infinite values instead of stopping
-    #[arg(long)]
-    pub(crate) drop_missing: bool,
+    #[command(flatten)]
+    pub(crate) tables: TableArguments,
     /// Continue the search in MODEL.tune if there is one
     #[arg(long)]
     pub(crate) resume: bool,
@@ -438,6 +490,9 @@ pub(crate) struct SettingFlags {
     /// Columns y to condition on; without them the fit is unconditional
     #[arg(long, value_name = "COLUMNS", help_heading = "Columns")]
     given: Option<Selection>,
+    /// Given columns that hold categories (text or numbers): each category becomes a column of zeros and ones
+    #[arg(long, value_name = "COLUMNS", help_heading = "Columns")]
+    categorical: Option<Selection>,
     /// Learn the distribution of the given columns too: joint densities and joint draws
     #[arg(long, help_heading = "Columns")]
     joint: bool,
@@ -552,6 +607,7 @@ impl SettingFlags {
         }
         fill(&mut settings.target, self.target);
         fill(&mut settings.given, self.given);
+        fill(&mut settings.categorical, self.categorical);
         // The last one for a column counts.
         settings.support.extend(self.support);
         set(&mut settings.scaling, self.scaling);
@@ -631,6 +687,8 @@ pub(crate) struct SampleArguments {
     /// End with an error if any draw cannot be solved, instead of leaving it out with a warning
     #[arg(long)]
     pub(crate) strict: bool,
+    #[command(flatten)]
+    pub(crate) tables: TableArguments,
 }
 
 /// A column of `sample` beside the draws.
@@ -657,9 +715,8 @@ pub(crate) struct DensityArguments {
     /// Write the log density of every row to this table; - is CSV on standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Leave out rows with missing or infinite values instead of stopping
-    #[arg(long)]
-    pub(crate) drop_missing: bool,
+    #[command(flatten)]
+    pub(crate) tables: TableArguments,
 }
 
 #[derive(Args)]
@@ -680,6 +737,8 @@ pub(crate) struct ModeArguments {
     /// Write the points to this table; - is CSV on standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) tables: TableArguments,
 }
 
 #[derive(Args)]
@@ -699,11 +758,13 @@ pub(crate) struct StraightnessArguments {
     pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) json: JsonArguments,
+    #[command(flatten)]
+    pub(crate) tables: TableArguments,
 }
 
 #[derive(Args)]
 pub(crate) struct CompareArguments {
-    /// First table of draws (A); - is text on standard input
+    /// First table of draws (A); - is standard input
     #[arg(value_name = "A")]
     pub(crate) first: PathBuf,
     /// Second table of draws (B)
@@ -735,9 +796,8 @@ pub(crate) struct CompareArguments {
     pub(crate) plot: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) json: JsonArguments,
-    /// Leave out rows with missing or infinite values instead of stopping
-    #[arg(long)]
-    pub(crate) drop_missing: bool,
+    #[command(flatten)]
+    pub(crate) tables: TableArguments,
     /// Seed of folds, networks, permutations and directions
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
@@ -793,9 +853,8 @@ pub(crate) struct PrepareArguments {
     /// Leave out the first column of each pair with a correlation above this
     #[arg(long, value_name = "LIMIT")]
     pub(crate) max_correlation: Option<f64>,
-    /// Leave out rows with missing or infinite values instead of stopping
-    #[arg(long)]
-    pub(crate) drop_missing: bool,
+    #[command(flatten)]
+    pub(crate) tables: TableArguments,
 }
 
 #[derive(Args)]
@@ -807,7 +866,7 @@ pub(crate) struct SplitArguments {
     pub(crate) out_prefix: Option<PathBuf>,
     /// Format of the files [default: that of the table]
     #[arg(long)]
-    pub(crate) format: Option<TableFormat>,
+    pub(crate) out_format: Option<TableFormat>,
     /// Part of the rows for validation
     #[arg(long, value_name = "PART", default_value_t = 0.1)]
     pub(crate) valid_fraction: f64,
@@ -823,9 +882,8 @@ pub(crate) struct SplitArguments {
     /// Write which row, from 0, went into which set to this CSV file
     #[arg(long, alias = "rows", value_name = "FILE")]
     pub(crate) assignment: Option<PathBuf>,
-    /// Leave out rows with missing or infinite values instead of stopping
-    #[arg(long)]
-    pub(crate) drop_missing: bool,
+    #[command(flatten)]
+    pub(crate) tables: TableArguments,
 }
 
 /// A format to write tables in.
@@ -833,6 +891,7 @@ pub(crate) struct SplitArguments {
 pub(crate) enum TableFormat {
     Csv,
     Parquet,
+    Arrow,
     Npy,
     Npz,
 }

@@ -8,7 +8,7 @@ use brenier::simulate::MODELS;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use crate::args::{JsonArguments, ObservationArguments, whole};
+use crate::args::{JsonArguments, ObservationArguments, TableArguments, whole};
 
 pub(crate) const CHECK_HELP: &str = "\
 The table holds pairs (x, y) that the fit has not seen, a thousand or so, with the model's columns.
@@ -80,9 +80,8 @@ pub(crate) struct CheckingArguments {
     /// Another model of the same columns, say of another seed, to compare with; may be given more than once
     #[arg(long = "against", alias = "with", value_name = "MODEL")]
     pub(crate) others: Vec<PathBuf>,
-    /// Leave out rows with missing or infinite values instead of stopping
-    #[arg(long)]
-    pub(crate) drop_missing: bool,
+    #[command(flatten)]
+    pub(crate) tables: TableArguments,
     #[command(flatten)]
     pub(crate) simulator: SimulatorArguments,
 }
@@ -192,4 +191,6 @@ pub(crate) struct CalibrateArguments {
     /// Exit with 3 if a check speaks against the draws
     #[arg(long)]
     pub(crate) strict: bool,
+    #[command(flatten)]
+    pub(crate) tables: TableArguments,
 }

@@ -7,7 +7,7 @@ use brenier::simulate::{MODELS, Shard};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use crate::args::{one_of, whole};
+use crate::args::{TableArguments, one_of, whole};
 
 pub(crate) const SIMULATE_HELP: &str = "\
 Models:
@@ -44,9 +44,14 @@ A prior file declares every parameter:
   kind = \"log-uniform\"
   low = 0.01
   high = 10.0
-
-Other kinds: uniform; normal has mean and sd; multivariate-normal has names, mean and covariance; table has file and \
-columns.
+Other kinds and their keys:
+  uniform           low, high            exponential          rate or mean
+  normal            mean, sd             gamma                shape, scale or rate
+  log-normal        log_mean, log_sd     beta                 alpha, beta
+  half-normal       sd                   integer-uniform      low, high
+  truncated-normal  mean, sd, low, high  multivariate-normal  names, mean, covariance
+  student-t         df, location, scale  dirichlet            names, concentration
+                                         table                file, columns
 
 A program of your own reads standard input and answers each line with one line, flushed:
   brenier 1 rate …          outputs NAME…                    once, at the start
@@ -109,6 +114,8 @@ pub(crate) struct SimulateArguments {
         conflicts_with_all = ["model", "command", "n", "shard", "parameters", "resume"],
     )]
     pub(crate) merge: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) tables: TableArguments,
 }
 
 pub(crate) const ABC_HELP: &str = "\
@@ -164,6 +171,8 @@ pub(crate) struct AbcArguments {
     /// Write every event of the run to this file, one JSON object per line
     #[arg(long, value_name = "FILE.jsonl")]
     pub(crate) log: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) tables: TableArguments,
     #[command(flatten)]
     pub(crate) settings: AbcFlags,
 }

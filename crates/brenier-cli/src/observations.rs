@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use brenier::data::{self, Format, Pick, ReadOptions, Selection, Table, short_name};
+use brenier::data::{self, Choice, Encoding, Format, Pick, ReadOptions, Selection, Table, short_name};
 use brenier::{Distance, Error, Posterior};
 
 use crate::args::ObservationArguments;
@@ -36,8 +36,12 @@ impl Observations {
 const NAMED: usize = 3;
 
 /// Reads what the flags name, checks it against the model, and warns of observations unlike the training data.
-pub(crate) fn read(model: &Posterior, flags: &ObservationArguments) -> Result<Observations, Failure> {
-    let observed = gather(model, flags)?;
+pub(crate) fn read(
+    model: &Posterior,
+    flags: &ObservationArguments,
+    options: &ReadOptions,
+) -> Result<Observations, Failure> {
+    let observed = gather(model, flags, options)?;
     warn_of_extremes(&distances(model, &observed)?);
     Ok(observed)
 }
@@ -76,8 +80,13 @@ fn warn_of_extremes(distances: &[Distance]) {
     }
 }
 
-fn gather(model: &Posterior, flags: &ObservationArguments) -> Result<Observations, Failure> {
+fn gather(
+    model: &Posterior,
+    flags: &ObservationArguments,
+    options: &ReadOptions,
+) -> Result<Observations, Failure> {
     let names = model.given_names();
+    let raw = model.encoding().raw_names(names);
     match (&flags.observed, flags.at.is_empty()) {
         _ if names.is_empty() => {
             if flags.observed.is_some() || !flags.at.is_empty() {
@@ -88,17 +97,18 @@ fn gather(model: &Posterior, flags: &ObservationArguments) -> Result<Observation
             Ok(Observations { values: Vec::new(), count: 1, source: None })
         }
         (Some(path), _) => {
-            let table = columns(path, ReadOptions::default(), names)?;
+            let table = columns(path, options, names, model.encoding())?;
             Ok(Observations { count: table.rows(), values: table.into_values(), source: Some(path.clone()) })
         }
         (None, false) => {
-            let values = assignments("--at", "given column", &flags.at, names)?;
+            let entries = encoded(&flags.at, model.encoding())?;
+            let values = assignments("--at", "given column", &entries, names)?;
             Ok(Observations { values, count: 1, source: None })
         }
         (None, true) => Err(Failure::Usage(format!(
             "the model is conditional on {}: say at which values, with --observed TABLE or --at {}",
-            listed(names, ", "),
-            listed(&names.iter().map(|name| format!("{}=…", quoted(name))).collect::<Vec<_>>(), ",")
+            listed(&raw, ", "),
+            listed(&raw.iter().map(|name| format!("{}=…", quoted(name))).collect::<Vec<_>>(), ",")
         ))),
     }
 }
@@ -109,33 +119,108 @@ pub(crate) fn place(path: &Path, name: &str, names: &[String]) -> Result<usize, 
     places.map(|places| places[0]).map_err(|error| Error::table(path, error.to_string()))
 }
 
-/// The columns `names` of the table at `path`, in this order; its other columns are not read.
+/// Entries of `--at` with those of categories, as `colour=red`, in the model's columns: `colour=blue=0`,
+/// `colour=red=1`.
+fn encoded(entries: &[String], encoding: &Encoding) -> Result<Vec<String>, Failure> {
+    let mut found = Vec::with_capacity(entries.len());
+    for entry in entries.iter().flat_map(|text| split(text)) {
+        let category = entry
+            .split_once('=')
+            .and_then(|(name, text)| Some((encoding.column(plain(name).as_ref())?, text)))
+            .filter(|(column, _)| !column.names().any(|own| entry.starts_with(&format!("{own}="))));
+        let Some((column, text)) = category else {
+            found.push(entry.to_owned());
+            continue;
+        };
+        let level = column
+            .level(text)
+            .ok_or_else(|| Failure::Usage(format!("--at {entry}: {}", column.unknown(text.trim()))))?;
+        found.extend(
+            column
+                .names()
+                .enumerate()
+                .map(|(place, name)| format!("{}={}", quoted(&name), u8::from(place == level))),
+        );
+    }
+    let given = |name: String| {
+        let spelled = [format!("{name}="), format!("{}=", quoted(&name))];
+        found.iter().any(|entry| spelled.iter().any(|own| entry.starts_with(own)))
+    };
+    match encoding.columns().iter().find(|column| !column.names().any(given)) {
+        Some(column) => Err(Failure::Usage(format!(
+            "--at: no value for {}; it is one of {}",
+            column.name,
+            column.levels.join(", ")
+        ))),
+        None => Ok(found),
+    }
+}
+
+/// A column's name without the quotation marks of a selection.
+fn plain(text: &str) -> String {
+    match text.trim().parse() {
+        Ok(Selection::Columns(picks)) => match picks.as_slice() {
+            [Pick::Name(name)] => name.clone(),
+            _ => text.trim().to_owned(),
+        },
+        _ => text.trim().to_owned(),
+    }
+}
+
+/// Whether a table is an array of NumPy, whose columns have no names.
+pub(crate) fn nameless(path: &Path, options: &ReadOptions) -> bool {
+    matches!(options.format.map_or_else(|| Format::of(path), Ok), Ok(Format::Npy))
+}
+
+/// The columns `names` of the table at `path`, in this order; its other columns are not read. Those behind which
+/// there are categories are encoded.
 ///
 /// A `.npy` file has no names: one with exactly as many columns is taken in order.
-pub(crate) fn columns(path: &Path, options: ReadOptions, names: &[String]) -> Result<Table, Error> {
-    let nameless = matches!(Format::of(path), Ok(Format::Npy));
+pub(crate) fn columns(
+    path: &Path,
+    options: &ReadOptions,
+    names: &[String],
+    encoding: &Encoding,
+) -> Result<Table, Error> {
+    let nameless = nameless(path, options);
     let mut in_order = false;
-    let read = data::read(path, &options, |have| {
-        let places: Vec<Option<usize>> =
-            names.iter().map(|name| have.iter().position(|own| own == name)).collect();
-        let Some(missing) = places.iter().position(Option::is_none) else {
-            return Ok(places.into_iter().flatten().collect());
-        };
-        if nameless && have.len() == names.len() {
-            in_order = true;
-            return Ok((0..names.len()).collect());
+    let raw = encoding.raw_names(names);
+    let read = data::read_categories(path, options, |have| {
+        let place = |name: &String| have.iter().position(|own| own == name);
+        let mut choice = Choice::default();
+        for (position, name) in raw.iter().enumerate() {
+            let category = encoding.column(name);
+            // Draws of a model hold categories as its own columns of numbers.
+            let encoded = || category.and_then(|column| column.names().map(|own| place(&own)).collect());
+            if let Some(place) = place(name) {
+                choice.columns.push(place);
+                choice.categorical.extend(category.map(|_| place));
+            } else if let Some(places) = encoded() {
+                let places: Vec<usize> = places;
+                choice.columns.extend(places);
+            } else if nameless && have.len() == raw.len() {
+                in_order = true;
+                let category = |&place: &usize| encoding.column(&raw[place]).is_some();
+                let columns: Vec<usize> = (0..raw.len()).collect();
+                return Ok(Choice {
+                    categorical: columns.iter().copied().filter(category).collect(),
+                    columns,
+                });
+            } else {
+                let (name, list) = (short_name(&raw[position]), listed(have, ", "));
+                return Err(Error::table(
+                    path,
+                    format!("there is no column \"{name}\", which the model needs; it has {list}"),
+                ));
+            }
         }
-        let name = short_name(&names[missing]);
-        Err(Error::table(
-            path,
-            format!("there is no column \"{name}\", which the model needs; it has {}", listed(have, ", ")),
-        ))
+        Ok(choice)
     })?;
     if in_order {
-        output::note(&format!("{}: columns taken in order as {}", path.display(), listed(names, ", ")));
+        output::note(&format!("{}: columns taken in order as {}", path.display(), listed(&raw, ", ")));
     }
     output::noticed(path, &read);
-    Ok(read.table)
+    encoding.encode(path, read)
 }
 
 /// At most twenty `names`, cut where they are very long.

@@ -9,7 +9,7 @@ use brenier::simulate::MODELS;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 
-use crate::args::whole;
+use crate::args::{TableArguments, whole};
 
 pub(crate) const PLOT_HELP: &str = "\
 Pictures are SVG or PNG, by the ending of --out. See docs/figures.md.";
@@ -116,9 +116,8 @@ pub(crate) struct PairsArguments {
     /// Units of the columns; empty for none
     #[arg(long, value_name = "UNIT,…", value_delimiter = ',')]
     pub(crate) units: Vec<String>,
-    /// Leave out rows with missing or infinite values instead of stopping
-    #[arg(long)]
-    pub(crate) drop_missing: bool,
+    #[command(flatten)]
+    pub(crate) reading: TableArguments,
     #[command(flatten)]
     pub(crate) picture: PictureArguments,
 }
@@ -200,9 +199,8 @@ pub(crate) struct PredictiveArguments {
     /// Unit of the times
     #[arg(long, value_name = "UNIT")]
     pub(crate) time_unit: Option<String>,
-    /// Leave out rows with missing or infinite values instead of stopping
-    #[arg(long)]
-    pub(crate) drop_missing: bool,
+    #[command(flatten)]
+    pub(crate) tables: TableArguments,
     #[command(flatten)]
     pub(crate) picture: PictureArguments,
 }
@@ -261,9 +259,8 @@ pub(crate) struct CurvesArguments {
     /// Horizontal line to compare with, as in 'unit Gaussian=1.42'
     #[arg(long, value_name = "LABEL=VALUE", allow_hyphen_values = true)]
     pub(crate) reference: Vec<String>,
-    /// Leave out rows with missing or infinite values instead of stopping
-    #[arg(long)]
-    pub(crate) drop_missing: bool,
+    #[command(flatten)]
+    pub(crate) tables: TableArguments,
     #[command(flatten)]
     pub(crate) picture: PictureArguments,
 }

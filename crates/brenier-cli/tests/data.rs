@@ -51,7 +51,7 @@ fn split_deals_every_row_once() {
     assert_eq!(all, (1..=30).collect::<Vec<_>>());
 
     fs::create_dir(here.join("parts")).unwrap();
-    succeed(here, "data split t.csv --test-fraction 0 --format npz --out-prefix parts/p");
+    succeed(here, "data split t.csv --test-fraction 0 --out-format npz --out-prefix parts/p");
     assert_eq!(listing(&here.join("parts")).len(), 2);
     refuse(here, "data split t.csv --out-prefix nowhere/p", 2, &["nowhere"]);
     refuse(here, "data split t.csv --valid-fraction 0.6 --test-fraction 0.5", 2, &["no rows to train on"]);

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::data::{Pick, Selection, Split, Table, discard, resolve_pair, short_name};
+use crate::data::{Encoding, Pick, Selection, Split, Table, discard, resolve_pair, short_name};
 use crate::diagnose::SupportScore;
 use crate::map::cot::{CotMap, CotSettings, CotShape};
 use crate::map::pcp::{Convexity, Initialisation, OutputActivation, PcpMap, PcpShape};
@@ -53,6 +53,10 @@ pub struct FitSettings {
     pub target: Option<Selection>,
     /// The columns y it is conditioned on; none for an unconditional map.
     pub given: Option<Selection>,
+    /// Those of the given columns that hold categories. [`fit()`] sees numbers only: whoever reads the table encodes
+    /// them, see [`Encoding`](crate::data::Encoding), and lets the model know ([`Posterior::with_encoding`]).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub categorical: Option<Selection>,
     /// Supports of columns, as in `rate=log`, `p=interval(0,1)` or `x1..x4=log`; the last for a column counts.
     pub support: Vec<SupportRule>,
     /// Scaling of the columns.
@@ -116,6 +120,12 @@ impl FitSettings {
     /// An error for settings that only the other method has.
     pub(crate) fn validate(&self) -> Result<()> {
         self.train.validate()?;
+        if self.joint && self.categorical.is_some() {
+            return Err(Error::setting(
+                "categorical",
+                "categories have no density, which joint asks for: leave one of the two out",
+            ));
+        }
         let (network, default) = (&self.network, NetworkSettings::default());
         if self.method == Method::PcpMap {
             if !network.embedding.is_empty() {
@@ -411,6 +421,7 @@ fn fit_block(
         seed: settings.seed,
         data_sha256,
         support,
+        encoding: Encoding::default(),
         marginal: None,
     };
     let validated = outcome.validated;

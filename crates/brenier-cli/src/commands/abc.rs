@@ -10,7 +10,7 @@ use brenier::abc::{
     AbcCheckpoint, AbcControl, AbcEvent, AbcMethod, AbcObserver, AbcOutcome, AbcSettings, AbcStop,
     Population, Round, run as search,
 };
-use brenier::data::{self, Output, ReadOptions};
+use brenier::data::{self, Encoding, Output, ReadOptions};
 use brenier::simulate::Prior;
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -41,9 +41,17 @@ pub(crate) fn run(arguments: &AbcArguments) -> Result<(), Failure> {
     )?;
     let model = Model::start(&arguments.model, stop)?;
     let simulator = model.simulator();
-    let observed = observation(&arguments.observed, arguments.row, simulator.output_names())?;
+    let observed = observation(
+        &arguments.observed,
+        &arguments.tables.options(),
+        arguments.row,
+        simulator.output_names(),
+    )?;
     let scale = match &arguments.scale {
-        Some(path) => Some(observations::columns(path, ReadOptions::default(), simulator.output_names())?),
+        Some(path) => {
+            let (options, none) = (arguments.tables.options(), Encoding::default());
+            Some(observations::columns(path, &options, simulator.output_names(), &none)?)
+        }
         None => None,
     };
     let checkpoint = match &target {
@@ -110,8 +118,13 @@ pub(crate) fn run(arguments: &AbcArguments) -> Result<(), Failure> {
 }
 
 /// The row of the observed table, in the order of the outputs.
-fn observation(path: &Path, row: Option<usize>, names: &[String]) -> Result<Vec<f64>, Failure> {
-    let table = observations::columns(path, ReadOptions::default(), names)?;
+fn observation(
+    path: &Path,
+    options: &ReadOptions,
+    row: Option<usize>,
+    names: &[String],
+) -> Result<Vec<f64>, Failure> {
+    let table = observations::columns(path, options, names, &Encoding::default())?;
     match row {
         Some(row) if (1..=table.rows()).contains(&row) => Ok(table.row(row - 1).to_vec()),
         Some(row) => {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use brenier::check::{
     Check, CheckControl, CheckEvent, CheckObserver, Severity, Stage, Trust, check, quantity_name,
 };
-use brenier::data::{Missing, ReadOptions, Table};
+use brenier::data::Table;
 use brenier::diagnose::Calibration;
 use brenier::{Error, Posterior};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -54,9 +54,8 @@ impl Checked {
             .map(|path| Ok((path.display().to_string(), Posterior::load(path)?)))
             .collect::<Result<Vec<_>, Error>>()?;
         let names = [model.target_names(), model.given_names()].concat();
-        let missing = Missing::dropped_if(arguments.drop_missing);
-        let options = ReadOptions { missing, ..ReadOptions::default() };
-        let table = observations::columns(&arguments.table, options, &names)?;
+        let table =
+            observations::columns(&arguments.table, &arguments.tables.options(), &names, model.encoding())?;
         let simulator = Model::for_posterior(&arguments.simulator, model.target_names())?;
         let mut screen = Screen::new(output::quiet());
         let control = CheckControl {

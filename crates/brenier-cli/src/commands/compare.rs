@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use brenier::Error;
-use brenier::data::{self, Format, Missing, ReadOptions, Selection, Table};
+use brenier::data::{self, ReadOptions, Selection, Table};
 use brenier::diagnose::{CompareSettings, Comparison, Sample, compare};
 use brenier::report::{DOTS_PER_INCH, PairPlot, PictureFormat, PictureSize, write_picture};
 use serde::Serialize;
@@ -75,68 +75,76 @@ fn read(arguments: &CompareArguments) -> Result<(Loaded, Loaded), Failure> {
     }
     let weights = [&arguments.weights_a, &arguments.weights_b]
         .map(|own| own.as_ref().or(arguments.weights.as_ref()).map(String::as_str));
-    let missing = Missing::dropped_if(arguments.drop_missing);
-    let other = column_names(&arguments.second)?;
-    let nameless =
-        [&arguments.first, &arguments.second].map(|path| matches!(Format::of(path), Ok(Format::Npy)));
-    let first = load(&arguments.first, weights[0], missing, |names| {
-        let free = |names: &[String], weight: Option<&str>| -> Vec<String> {
-            names.iter().filter(|name| Some(name.as_str()) != weight).cloned().collect()
+    let options = arguments.tables.options();
+    let nameless = [&arguments.first, &arguments.second].map(|path| observations::nameless(path, &options));
+    let mut first = None;
+    // The first table is read while the second waits behind its header: a pipe can be opened only once.
+    let second = load(&arguments.second, weights[1], &options, |other| {
+        let loaded = load(&arguments.first, weights[0], &options, |names| {
+            shared(arguments, [names, other], weights, nameless != [false, false])
+        })?;
+        let free: Vec<&String> = other.iter().filter(|name| Some(name.as_str()) != weights[1]).collect();
+        let chosen = match nameless != [false, false] && free.len() == loaded.names.len() {
+            true => free.into_iter().cloned().collect(),
+            false => loaded.names.clone(),
         };
-        let (own, theirs) = (free(names, weights[0]), free(&other, weights[1]));
-        if let Selection::Columns(_) = &arguments.columns {
-            return Ok(arguments
-                .columns
-                .resolve(names)
-                .map_err(|error| Error::table(&arguments.first, error.to_string()))?
-                .into_iter()
-                .map(|place| names[place].clone())
-                .collect());
-        }
-        // Without names of its own a table is taken column by column.
-        if nameless != [false, false] && own.len() == theirs.len() {
-            return Ok(own);
-        }
-        let shared: Vec<String> = own.iter().filter(|name| theirs.contains(name)).cloned().collect();
-        if shared.is_empty() {
-            return Err(Error::Columns(format!(
-                "{} and {} share no column: name the columns to compare alike in both",
-                arguments.first.display(),
-                arguments.second.display()
-            )));
-        }
-        for (path, names) in [(&arguments.first, &own), (&arguments.second, &theirs)] {
-            let left: Vec<&str> =
-                names.iter().filter(|name| !shared.contains(name)).map(String::as_str).collect();
-            if !left.is_empty() {
-                output::warning(&format!(
-                    "{}: not compared, for the other table has no such column: {}",
-                    path.display(),
-                    left.join(", ")
-                ));
-            }
-        }
-        Ok(shared)
+        first = Some(loaded);
+        Ok(chosen)
     })?;
-    let second = load(&arguments.second, weights[1], missing, |names| {
-        let free: Vec<&String> = names.iter().filter(|name| Some(name.as_str()) != weights[1]).collect();
-        if nameless != [false, false] && free.len() == first.names.len() {
-            return Ok(free.into_iter().cloned().collect());
+    Ok((first.expect("the second table was read after the first"), second))
+}
+
+/// The columns of the first table to compare, by the names of both.
+fn shared(
+    arguments: &CompareArguments,
+    [first, second]: [&[String]; 2],
+    weights: [Option<&str>; 2],
+    in_order: bool,
+) -> Result<Vec<String>, Error> {
+    let free = |names: &[String], weight: Option<&str>| -> Vec<String> {
+        names.iter().filter(|name| Some(name.as_str()) != weight).cloned().collect()
+    };
+    let (own, theirs) = (free(first, weights[0]), free(second, weights[1]));
+    if let Selection::Columns(_) = &arguments.columns {
+        let places = arguments.columns.resolve(first);
+        let places = places.map_err(|error| Error::table(&arguments.first, error.to_string()))?;
+        return Ok(places.into_iter().map(|place| first[place].clone()).collect());
+    }
+    // Without names of its own a table is taken column by column.
+    if in_order && own.len() == theirs.len() {
+        return Ok(own);
+    }
+    let shared: Vec<String> = own.iter().filter(|name| theirs.contains(name)).cloned().collect();
+    if shared.is_empty() {
+        return Err(Error::Columns(format!(
+            "{} and {} share no column: name the columns to compare alike in both",
+            arguments.first.display(),
+            arguments.second.display()
+        )));
+    }
+    for (path, names) in [(&arguments.first, &own), (&arguments.second, &theirs)] {
+        let left: Vec<&str> =
+            names.iter().filter(|name| !shared.contains(name)).map(String::as_str).collect();
+        if !left.is_empty() {
+            output::warning(&format!(
+                "{}: not compared, for the other table has no such column: {}",
+                path.display(),
+                left.join(", ")
+            ));
         }
-        Ok(first.names.clone())
-    })?;
-    Ok((first, second))
+    }
+    Ok(shared)
 }
 
 /// The columns `choose` names, in that order, with `weight` apart.
 pub(super) fn load(
     path: &Path,
     weight: Option<&str>,
-    missing: Missing,
+    options: &ReadOptions,
     choose: impl FnOnce(&[String]) -> Result<Vec<String>, Error>,
 ) -> Result<Loaded, Error> {
     let mut chosen = Vec::new();
-    let read = data::read(path, &ReadOptions { missing, ..ReadOptions::default() }, |names| {
+    let read = data::read(path, options, |names| {
         chosen = choose(names)?;
         if let Some(weight) = weight.filter(|weight| chosen.iter().any(|name| name == weight)) {
             return Err(Error::Columns(format!(
@@ -157,9 +165,9 @@ pub(super) fn load(
 }
 
 /// The names of a table's columns; its rows are not read.
-pub(super) fn column_names(path: &Path) -> Result<Vec<String>, Error> {
+pub(super) fn column_names(path: &Path, options: &ReadOptions) -> Result<Vec<String>, Error> {
     let mut found = None;
-    let answer = data::read(path, &ReadOptions::default(), |names| {
+    let answer = data::read(path, options, |names| {
         found = Some(names.to_vec());
         Err(Error::Columns("only the names are wanted".to_owned()))
     });

@@ -4,13 +4,15 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use brenier::data::{
-    self, FetchEvent, FetchSettings, Fetched, Missing, Output, ReadOptions, Selection, Split, Table, UciSet,
-    correlated_columns, uci_sets,
+    self, FetchEvent, FetchSettings, Fetched, Output, Selection, Split, Table, UciSet, correlated_columns,
+    uci_sets,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::info::listed;
-use crate::args::{DataCommand, FetchArguments, PrepareArguments, SplitArguments, TableFormat};
+use crate::args::{
+    DataCommand, FetchArguments, PrepareArguments, SplitArguments, TableArguments, TableFormat,
+};
 use crate::failure::Failure;
 use crate::files::beside;
 use crate::lock::Lock;
@@ -93,7 +95,7 @@ fn bar(quiet: bool, name: &str) -> ProgressBar {
 fn prepare(arguments: &PrepareArguments) -> Result<(), Failure> {
     let target = output::destination(arguments.out.as_deref());
     output::check_destination(&target)?;
-    let table = read(&arguments.table, arguments.drop_missing, arguments.drop.as_ref())?;
+    let table = read(&arguments.table, &arguments.tables, arguments.drop.as_ref())?;
     let removed = match arguments.max_correlation {
         Some(limit) => correlated_columns(&table, limit)?,
         None => Vec::new(),
@@ -116,9 +118,8 @@ fn prepare(arguments: &PrepareArguments) -> Result<(), Failure> {
 }
 
 /// All columns of a table but those of `drop`, which may hold anything.
-fn read(path: &Path, drop_missing: bool, drop: Option<&Selection>) -> Result<Table, Failure> {
-    let missing = Missing::dropped_if(drop_missing);
-    let read = data::read(path, &ReadOptions { missing, ..ReadOptions::default() }, |names| {
+fn read(path: &Path, tables: &TableArguments, drop: Option<&Selection>) -> Result<Table, Failure> {
+    let read = data::read(path, &tables.options(), |names| {
         let dropped = drop.map_or(Ok(Vec::new()), |drop| drop.resolve(names));
         let dropped = dropped.map_err(|error| brenier::Error::table(path, error.to_string()))?;
         let kept: Vec<usize> = (0..names.len()).filter(|column| !dropped.contains(column)).collect();
@@ -133,9 +134,10 @@ fn read(path: &Path, drop_missing: bool, drop: Option<&Selection>) -> Result<Tab
 
 /// The files that a split writes: for training, validation and test.
 pub(crate) fn parts(arguments: &SplitArguments) -> [PathBuf; 3] {
-    let extension = match arguments.format {
+    let extension = match arguments.out_format {
         Some(TableFormat::Csv) => "csv",
         Some(TableFormat::Parquet) => "parquet",
+        Some(TableFormat::Arrow) => "arrow",
         Some(TableFormat::Npy) => "npy",
         Some(TableFormat::Npz) => "npz",
         None => arguments.table.extension().and_then(|extension| extension.to_str()).unwrap_or("csv"),
@@ -153,7 +155,7 @@ fn split(arguments: &SplitArguments) -> Result<(), Failure> {
     if let Some(rows) = &arguments.assignment {
         output::check_writable(rows)?;
     }
-    let table = read(&arguments.table, arguments.drop_missing, None)?;
+    let table = read(&arguments.table, &arguments.tables, None)?;
     let split = Split::by(
         arguments.protocol,
         table.rows(),

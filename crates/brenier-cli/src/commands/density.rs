@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use brenier::data::{self, Missing, Output, ReadOptions, Table};
+use brenier::data::{self, Output, Table};
 use brenier::statistics::Estimate;
 use brenier::{Distance, LogDensities, Posterior};
 
@@ -17,9 +17,8 @@ pub(crate) fn run(arguments: &DensityArguments) -> Result<(), Failure> {
     }
     let model = Posterior::load(&arguments.model)?;
     let names = [model.target_names(), model.given_names()].concat();
-    let missing = Missing::dropped_if(arguments.drop_missing);
     let table =
-        observations::columns(&arguments.table, ReadOptions { missing, ..ReadOptions::default() }, &names)?;
+        observations::columns(&arguments.table, &arguments.tables.options(), &names, model.encoding())?;
     warn_of_extremes(&model, &table)?;
     let waiting = progress::waiting(format!("scoring {} rows", table.rows()));
     let scores = score(&model, &table).map_err(|failure| failure.of_table(&arguments.table))?;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use brenier::data::{self, Missing, ReadOptions, Table};
+use brenier::data::{self, Choice, Encoding, Pick, ReadOptions, Selection, Table};
 use brenier::train::{Checkpoint, Stop};
 use brenier::{Error, FitControl, FitSettings, Posterior};
 
@@ -30,11 +30,10 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
     output::check_writable(&arguments.out)?;
     let _lock = Lock::file(&arguments.out)?;
 
-    let missing = Missing::dropped_if(arguments.drop_missing);
-    let options = ReadOptions { missing, ..ReadOptions::default() };
-    let table = read(&arguments.table, &options, &mut settings)?;
+    let options = arguments.tables.options();
+    let (table, encoding) = read(&arguments.table, &options, &mut settings)?;
     let test = match &arguments.test {
-        Some(path) => Some(observations::columns(path, options, table.names())?),
+        Some(path) => Some(observations::columns(path, &options, table.names(), &encoding)?),
         None => None,
     };
 
@@ -50,7 +49,7 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
     let fitted = brenier::fit(table, &settings, control)
         .map_err(|error| Failure::from(error).of_table(&arguments.table))?;
     drop(observers);
-    let model = fitted.posterior;
+    let model = fitted.posterior.with_encoding(encoding)?;
     if !fitted.validated && stop.load(Ordering::Relaxed) {
         return Err(unfinished(&arguments.out, kept.as_deref().filter(|path| path.exists())));
     }
@@ -72,22 +71,50 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads the columns that the settings select, and writes their names into the settings: in the smaller table
-/// ranges and positions would mean other columns.
-pub(crate) fn read(path: &Path, options: &ReadOptions, settings: &mut FitSettings) -> Result<Table, Failure> {
-    let mut named = None;
-    let read = data::read(path, options, |names| {
+/// Reads the columns that the settings select, with numbers in the place of categories, and writes their names into
+/// the settings: in the smaller table ranges and positions would mean other columns.
+pub(crate) fn read(
+    path: &Path,
+    options: &ReadOptions,
+    settings: &mut FitSettings,
+) -> Result<(Table, Encoding), Failure> {
+    let mut selected = None;
+    let read = data::read_categories(path, options, |names| {
         let (target, given) = settings.columns(names)?;
-        named = Some(settings.named(names)?);
-        Ok([target, given].concat())
+        let categorical = match &settings.categorical {
+            Some(columns) => columns.resolve(names)?,
+            None => Vec::new(),
+        };
+        if let Some(&column) = categorical.iter().find(|column| !given.contains(column)) {
+            let name = &names[column];
+            let why = match target.contains(&column) {
+                true => format!(
+                    "{name} is a target column, and categories have no density: only given columns may be"
+                ),
+                false => {
+                    format!("{name} is not among the given columns: name it there too, or leave it out here")
+                }
+            };
+            return Err(Error::setting("categorical", why));
+        }
+        let name = |columns: &[usize]| columns.iter().map(|&c| names[c].clone()).collect::<Vec<_>>();
+        selected = Some((settings.named(names)?, name(&target), name(&categorical)));
+        Ok(Choice { columns: [target, given].concat(), categorical })
     })
     .map_err(|error| match error {
         Error::Columns(problem) => Error::table(path, problem),
         other => other,
     })?;
-    *settings = named.unwrap_or_default();
     output::noticed(path, &read);
-    Ok(read.table)
+    let encoding = Encoding::learn(&read)?;
+    let table = encoding.encode(path, read)?;
+    let (named, target, categorical) = selected.unwrap_or_default();
+    *settings = named;
+    let pick = |names: &[String]| Selection::Columns(names.iter().cloned().map(Pick::Name).collect());
+    let given = &table.names()[target.len()..];
+    settings.given = (!given.is_empty()).then(|| pick(given));
+    settings.categorical = (!categorical.is_empty()).then(|| pick(&categorical));
+    Ok((table, encoding))
 }
 
 /// Where the state of the run is kept; nowhere when the model goes to a device.

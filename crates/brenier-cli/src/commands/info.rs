@@ -93,6 +93,9 @@ fn text(model: &Posterior) -> String {
     line("method", spelled(&header.method));
     line("target", listed(&header.target_names));
     line("given", listed(&header.given_names));
+    for column in model.encoding().columns() {
+        line("categories", format!("{}: {}", column.name, column.levels.join(", ")));
+    }
     let supports: Vec<String> = header.settings.support.iter().map(ToString::to_string).collect();
     line("supports", if supports.is_empty() { "all real".to_owned() } else { supports.join(", ") });
     line("scaling", header.settings.scaling.to_string());

@@ -16,7 +16,7 @@ pub(crate) fn run(arguments: &ModeArguments) -> Result<(), Failure> {
         output::check_destination(target)?;
     }
     let model = Posterior::load(&arguments.model)?;
-    let observed = observations::read(&model, &arguments.observations)?;
+    let observed = observations::read(&model, &arguments.observations, &arguments.tables.options())?;
     let settings = ModeSettings {
         starts: arguments.starts,
         units: arguments.units.unwrap_or_default(),

@@ -68,6 +68,7 @@ fn asked_for(
     arguments: &ReportArguments,
 ) -> Result<Option<Vec<ObservationView>>, Failure> {
     let flags = &arguments.observations;
+    let options = &arguments.checking.tables.options();
     if flags.observed.is_none() && flags.at.is_empty() {
         return Ok(None);
     }
@@ -76,7 +77,7 @@ fn asked_for(
             "--row names rows of the held-out table: leave it out with --observed and --at".to_owned(),
         ));
     }
-    let observed = observations::read(model, flags)?;
+    let observed = observations::read(model, flags, options)?;
     if observed.count > MOST {
         return Err(Failure::Usage(format!(
             "a page shows at most {MOST} observations, not {}: take fewer rows",
@@ -84,7 +85,7 @@ fn asked_for(
         )));
     }
     let truth = match &flags.observed {
-        Some(path) => truths(path, model.target_names(), observed.count),
+        Some(path) => truths(path, options, model.target_names(), observed.count),
         None => None,
     };
     let (n, m) = (model.target_names().len(), model.given_names().len());
@@ -101,8 +102,11 @@ fn asked_for(
 }
 
 /// The target columns of a table of observations, where it has all of them and every value is there.
-fn truths(path: &Path, names: &[String], rows: usize) -> Option<Vec<f64>> {
-    let read = data::read(path, &ReadOptions::default(), |have| {
+fn truths(path: &Path, options: &ReadOptions, names: &[String], rows: usize) -> Option<Vec<f64>> {
+    if !path.is_file() {
+        return None; // a pipe has been read to its end
+    }
+    let read = data::read(path, options, |have| {
         let place = |name: &String| have.iter().position(|own| own == name);
         let places: Option<Vec<usize>> = names.iter().map(place).collect();
         places.ok_or_else(|| Error::Columns("no truth".to_owned()))

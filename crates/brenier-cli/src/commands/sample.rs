@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
         }
         return Ok(());
     }
-    let observed = observations::read(&model, &arguments.observations)?;
+    let observed = observations::read(&model, &arguments.observations, &arguments.tables.options())?;
     let count = arguments.n.saturating_mul(observed.count);
     let waiting = progress::waiting(format!("drawing {count}"));
     if let Some(summary) = summary.as_ref().filter(|_| arguments.out.is_none()) {

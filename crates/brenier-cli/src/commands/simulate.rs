@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use brenier::data::{self, Output, ReadOptions, Table, write_bytes};
+use brenier::data::{self, Encoding, Output, Table, write_bytes};
 use brenier::simulate::{
     FailedRow, JournalPlan, Outcome, SimulateControl, SimulateEvent, SimulateObserver, SimulateSettings,
     Simulated, merge, run as simulate,
@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &SimulateArguments) -> Result<(), Failure> {
     output::check_destination(&target)?;
     let _lock = Lock::file(&arguments.out)?;
     if !arguments.merge.is_empty() {
-        return merge_tables(&arguments.merge, &target, output::quiet());
+        return merge_tables(arguments, &target);
     }
     let rows = match (arguments.n, &arguments.parameters) {
         (Some(0), _) => return Err(Failure::Usage("-n: ask for at least 1 row".to_owned())),
@@ -36,7 +36,12 @@ pub(crate) fn run(arguments: &SimulateArguments) -> Result<(), Failure> {
     let model = Model::start(&arguments.model, stop)?;
     let simulator = model.simulator();
     let parameters = match &arguments.parameters {
-        Some(path) => Some(observations::columns(path, ReadOptions::default(), simulator.prior().names())?),
+        Some(path) => Some(observations::columns(
+            path,
+            &arguments.tables.options(),
+            simulator.prior().names(),
+            &Encoding::default(),
+        )?),
         None => None,
     };
     // The state goes beside the table, unless that is a device.
@@ -153,17 +158,18 @@ fn summary(simulated: &Simulated, out: &Path, elapsed: Duration) -> String {
     text
 }
 
-fn merge_tables(paths: &[std::path::PathBuf], target: &Output, quiet: bool) -> Result<(), Failure> {
+fn merge_tables(arguments: &SimulateArguments, target: &Output) -> Result<(), Failure> {
+    let paths = &arguments.merge;
     let mut parts = Vec::with_capacity(paths.len());
     for path in paths {
-        let read = data::read(path, &ReadOptions::default(), |names| Ok((0..names.len()).collect()))?;
+        let read = data::read(path, &arguments.tables.options(), |names| Ok((0..names.len()).collect()))?;
         output::noticed(path, &read);
         parts.push((path.clone(), read.table));
     }
     let (table, warnings): (Table, Vec<String>) = merge(parts)?;
     warnings.iter().for_each(|text| output::warning(text));
     data::write(target, &table)?;
-    if let (Output::Path(path), false) = (target, quiet) {
+    if let (Output::Path(path), false) = (target, output::quiet()) {
         let (rows, tables) = (output::count(table.rows(), "row"), output::count(paths.len(), "table"));
         output::note(&format!("{rows} of {tables} written to {}", path.display()));
     }

@@ -21,7 +21,7 @@ pub(crate) fn run(arguments: &StraightnessArguments) -> Result<(), Failure> {
             arguments.model.display()
         )));
     }
-    let observed = observations::read(&model, &arguments.observations)?;
+    let observed = observations::read(&model, &arguments.observations, &arguments.tables.options())?;
     let waiting = progress::waiting("following paths");
     let reports =
         model.straightness(&observed.values, observed.count, arguments.n, arguments.seed, &arguments.steps);

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use brenier::data::{self, Missing, ReadOptions, Split, Table};
+use brenier::data::{self, Split, Table};
 use brenier::tune::{SearchControl, SearchSpace, TuneEvent, TuneOutcome, search, validation_split};
 use brenier::{Error, FitSettings};
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -42,13 +42,12 @@ pub(crate) fn run(arguments: TuneArguments) -> Result<(), Failure> {
     output::check_writable(out)?;
     let _lock = Lock::file(out)?;
 
-    let missing = Missing::dropped_if(arguments.drop_missing);
-    let options = ReadOptions { missing, ..ReadOptions::default() };
-    let table = fit::read(path, &options, &mut settings)?;
+    let options = arguments.tables.options();
+    let (table, encoding) = fit::read(path, &options, &mut settings)?;
     let further = |path: &Option<PathBuf>| -> Result<Option<Table>, Failure> {
         Ok(path
             .as_ref()
-            .map(|path| observations::columns(path, options.clone(), table.names()))
+            .map(|path| observations::columns(path, &options, table.names(), &encoding))
             .transpose()?)
     };
     let (valid, test) = (further(&arguments.valid)?, further(&arguments.test)?);
@@ -81,7 +80,7 @@ pub(crate) fn run(arguments: TuneArguments) -> Result<(), Failure> {
             )),
         });
     };
-    model.save(out)?;
+    model.clone().with_encoding(encoding)?.save(out)?;
     if !output::quiet() {
         output::result(&summary(&outcome, &space, out, &results))?;
     }

@@ -13,7 +13,7 @@ use crate::{Error, Result};
 pub struct Population {
     /// Coordinates per particle.
     pub dim: usize,
-    /// Coordinates, particle by particle: ln θ for log-uniform parameters, θ for others.
+    /// Coordinates, particle by particle; see [`Prior::to_coordinates`](crate::simulate::Prior::to_coordinates).
     pub coordinates: Vec<f64>,
     /// Weights; they sum to 1.
     pub weights: Vec<f64>,
@@ -112,7 +112,7 @@ impl Population {
             names.push(name);
         }
         let mut values = Vec::with_capacity(self.len() * names.len());
-        let mut theta = vec![0.0; self.dim];
+        let mut theta = vec![0.0; prior.dim()];
         for (i, u) in self.coordinates.chunks_exact(self.dim).enumerate() {
             prior.from_coordinates(u, &mut theta);
             values.extend_from_slice(&theta);

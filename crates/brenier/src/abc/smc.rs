@@ -199,7 +199,7 @@ pub fn run<S: Simulator + ?Sized>(
         simulator,
         observed,
         settings,
-        dim: simulator.prior().dim(),
+        dim: simulator.prior().coordinates(),
         stop: control.stop,
         began: Instant::now(),
     };
@@ -299,10 +299,11 @@ impl<S: Simulator + ?Sized> Problem<'_, S> {
         let (count, width) = ((range.end - range.start) as usize, self.observed.len());
         let mut rngs: Vec<Stream> = range.map(|i| streams.get(i)).collect();
         let mut coordinates = vec![0.0; count * self.dim];
-        let mut thetas = vec![0.0; count * self.dim];
+        let parameters = prior.dim();
+        let mut thetas = vec![0.0; count * parameters];
         for (i, rng) in rngs.iter_mut().enumerate() {
             let u = &mut coordinates[i * self.dim..(i + 1) * self.dim];
-            let theta = &mut thetas[i * self.dim..(i + 1) * self.dim];
+            let theta = &mut thetas[i * parameters..(i + 1) * parameters];
             match kernel {
                 None => {
                     prior.draw(rng, theta);
@@ -414,7 +415,7 @@ impl<S: Simulator + ?Sized> Search<'_, '_, S> {
             None => match self.pilot()? {
                 None => return Ok(None),
                 Some(pilot) => {
-                    state.scale = standard_deviations(&pilot.table, self.dim);
+                    state.scale = standard_deviations(&pilot.table, self.simulator.prior().dim());
                     state.total = pilot.table.rows() as u64;
                     state.abandoned = pilot.abandoned;
                     state.failed = pilot.failures.len() as u64;
@@ -431,10 +432,12 @@ impl<S: Simulator + ?Sized> Search<'_, '_, S> {
             if table.rows() < 2 {
                 return Err(Error::Numerical("the pilot has fewer than two simulations that ended".into()));
             }
+            let prior = self.simulator.prior();
             let mut u = vec![0.0; self.dim];
             for row in table.iter() {
-                self.simulator.prior().to_coordinates(&row[..self.dim], &mut u);
-                candidates.push((self.distance(&row[self.dim..], &state.scale), u.clone()));
+                let (theta, outputs) = row.split_at(prior.dim());
+                prior.to_coordinates(theta, &mut u);
+                candidates.push((self.distance(outputs, &state.scale), u.clone()));
             }
             state.simulations = state.total;
         }

@@ -1,11 +1,15 @@
 //! Delimited text: finding out the delimiter and the header, reading numbers, writing them.
 
-use std::io::{self, BufRead, BufReader, Cursor, Read as _, Write};
+use std::io::{self, Cursor, Read as _, Write};
 use std::path::Path;
 
-use ::csv::{ByteRecord, Reader, ReaderBuilder};
+use ::csv::ByteRecord;
 
-use super::format::{Missing, Read, Rows};
+use super::cell::{Cell, Dialect};
+use super::format::{Choice, Decimal, Missing, Read, ReadOptions};
+use super::lines::{Delimiter, Records};
+use super::rows::{NOT_A_NUMBER, Rows};
+use super::source::read_error;
 use super::table::{Table, short_name};
 use crate::{Error, Result};
 
@@ -22,20 +26,21 @@ pub(super) fn read(
     input: impl io::Read,
     size: Option<u64>,
     tabs: bool,
-    missing: Missing,
-    choose: impl FnOnce(&[String]) -> Result<Vec<usize>>,
+    options: &ReadOptions,
+    choose: impl FnOnce(&[String]) -> Result<Choice>,
 ) -> Result<Read> {
-    let failed = |source| Error::io(path, "read the table", source);
+    let failed = |source| read_error(path, source);
+    let (missing, dialect) = (options.missing, Dialect::new(options));
     let start = Start::read(path, input)?;
-    let (delimiter, mean_length) = start.delimiter(tabs);
+    let (delimiter, mean_length) = start.delimiter(tabs, &dialect);
     let skipped = start.skipped;
     let mut records = Records::new(Cursor::new(start.sample).chain(start.rest), delimiter);
     let mut record = ByteRecord::new();
     if !records.next(&mut record).map_err(failed)? {
         return Err(Error::table(path, "the file is empty"));
     }
-    let (header, first_is_data) = header(path, &record)?;
-    let (mut rows, chosen) = Rows::new(path, missing, &header, choose)?;
+    let (header, first_is_data) = header(path, &record, &dialect)?;
+    let (mut rows, chosen) = Rows::new(path, options, &header, choose)?;
     if let Some(size) = size {
         // Room for 2 % more rows than the sample suggests, but never more numbers than the bytes could hold.
         let numbers = (size as f64 / mean_length * 1.02 + 16.0) * chosen.len() as f64;
@@ -80,51 +85,69 @@ pub(super) fn read(
             return Err(Error::table(path, problem));
         }
         let row_start = rows.values.len();
-        for &column in &chosen {
-            let found = || {
+        for (j, &column) in chosen.iter().enumerate() {
+            let seen = rows.seen;
+            let found = |problem: &str| {
                 let text = String::from_utf8_lossy(record[column].trim_ascii());
                 let short: String = text.chars().take(40).collect();
                 let dots = if short.len() < text.len() { "…" } else { "" };
-                format!("{}, column \"{}\": found \"{short}{dots}\"", place(), short_name(&header[column]))
+                let place = format!("row {seen} (line {})", skipped + records.line(&record));
+                let problem = format!(
+                    "{place}, column \"{}\": found \"{short}{dots}\", {problem}",
+                    short_name(&header[column])
+                );
+                Err(Error::table(path, problem))
             };
-            match Cell::of(&record[column]) {
+            let cell = match rows.is_categorical(j) {
+                false => dialect.cell(&record[column]),
+                true => match dialect.category(&record[column]) {
+                    Some(text) => Cell::Number(rows.place_text(j, &text, seen)?),
+                    None => Cell::Missing,
+                },
+            };
+            match cell {
                 Cell::Number(value) => rows.values.push(value),
                 Cell::Missing if missing == Missing::DropRows => {
                     rows.values.truncate(row_start);
                     rows.dropped += 1;
                     break;
                 }
-                Cell::Missing => {
-                    let advice = missing.advice();
-                    let problem = format!("{}, a missing or infinite value; {advice}", found());
-                    return Err(Error::table(path, problem));
+                Cell::Missing => return found(&format!("{MISSING}; {}", missing.advice())),
+                Cell::OtherDecimal => return found(other_decimal(&dialect)),
+                Cell::Date => {
+                    return found(
+                        "a date or time; write it as a number, say days since the first, or choose other columns",
+                    );
                 }
-                Cell::DecimalComma => {
-                    let why = "a number with a decimal comma; write numbers with a decimal point";
-                    return Err(Error::table(path, format!("{}, {why}", found())));
-                }
-                Cell::Text => {
-                    let why = "which is not a number; correct it or choose other columns";
-                    return Err(Error::table(path, format!("{}, {why}", found())));
-                }
+                Cell::Text => return found(NOT_A_NUMBER),
             }
         }
     }
     rows.finish(Vec::new())
 }
 
+/// What is said of a missing cell.
+const MISSING: &str = "a missing or infinite value";
+
+/// What is said of a number with the wrong decimal mark.
+fn other_decimal(dialect: &Dialect<'_>) -> &'static str {
+    match dialect.decimal {
+        Decimal::Point => "a number with a decimal comma; read such tables with --decimal comma",
+        Decimal::Comma => "a number with a decimal point, where --decimal comma announces commas",
+    }
+}
+
 /// The column names, and whether the first record is already data.
-fn header(path: &Path, first: &ByteRecord) -> Result<(Vec<String>, bool)> {
-    let cells = || first.iter().map(Cell::of);
+fn header(path: &Path, first: &ByteRecord, dialect: &Dialect<'_>) -> Result<(Vec<String>, bool)> {
+    let cells = || first.iter().map(|field| dialect.cell(field));
     if cells().any(|cell| matches!(cell, Cell::Number(_)))
         && cells().all(|cell| matches!(cell, Cell::Number(_) | Cell::Missing))
     {
         return Ok(((1..=first.len()).map(|position| format!("c{position}")).collect(), true));
     }
-    if cells().all(|cell| matches!(cell, Cell::DecimalComma | Cell::Number(_))) {
+    if cells().all(|cell| matches!(cell, Cell::OtherDecimal | Cell::Number(_))) {
         let text = String::from_utf8_lossy(&first[0]);
-        let problem =
-            format!("the numbers have decimal commas (\"{text}\"); write them with a decimal point");
+        let problem = format!("the first line begins with \"{text}\", {}", other_decimal(dialect));
         return Err(Error::table(path, problem));
     }
     let mut names = Vec::with_capacity(first.len());
@@ -144,45 +167,6 @@ fn header(path: &Path, first: &ByteRecord) -> Result<(Vec<String>, bool)> {
         names.push(name.to_owned());
     }
     Ok((names, false))
-}
-
-/// What one field holds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Cell {
-    Number(f64),
-    Missing,
-    DecimalComma,
-    Text,
-}
-
-impl Cell {
-    fn of(field: &[u8]) -> Cell {
-        let Ok(text) = std::str::from_utf8(field.trim_ascii()) else { return Cell::Text };
-        if let Ok(value) = text.parse::<f64>() {
-            return if value.is_finite() { Cell::Number(value) } else { Cell::Missing };
-        }
-        const NOTHING: [&str; 6] = ["", "na", "n/a", "#n/a", "null", "none"];
-        if NOTHING.iter().any(|word| text.eq_ignore_ascii_case(word)) {
-            return Cell::Missing;
-        }
-        if text.len() > 64 || !text.contains(|letter: char| letter.is_ascii_digit()) {
-            return Cell::Text;
-        }
-        // Fortran writes 1.5D+03, always with the point.
-        match text.replace(['d', 'D'], "e").parse::<f64>() {
-            Ok(value) if value.is_finite() && text.contains('.') => Cell::Number(value),
-            _ if text.matches(',').count() == 1 && text.replace(',', ".").parse::<f64>().is_ok() => {
-                Cell::DecimalComma
-            }
-            _ => Cell::Text,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Delimiter {
-    Byte(u8),
-    Blanks,
 }
 
 /// The first lines of the text, from the header on, and what follows them.
@@ -256,7 +240,7 @@ impl<R: io::Read> Start<R> {
         let got = (&mut self.rest)
             .take(wanted)
             .read_to_end(&mut self.sample)
-            .map_err(|source| Error::io(path, "read the table", source))?;
+            .map_err(|error| read_error(path, error))?;
         self.whole = (got as u64) < wanted;
         Ok(())
     }
@@ -265,8 +249,12 @@ impl<R: io::Read> Start<R> {
     ///
     /// A punctuation mark in the first line is preferred to blanks and blanks to a single column; among several
     /// the one wins that gives most rows as many fields as the first, then the one that yields most numbers.
-    fn delimiter(&self, tabs: bool) -> (Delimiter, f64) {
-        let marks = if tabs { [b'\t', b',', b';', b'|'] } else { [b',', b';', b'\t', b'|'] };
+    fn delimiter(&self, tabs: bool, dialect: &Dialect<'_>) -> (Delimiter, f64) {
+        let mut marks = if tabs { *b"\t,;|" } else { *b",;\t|" };
+        if dialect.decimal == Decimal::Comma && !self.sample.contains(&b'"') {
+            // Where numbers have commas, these separate fields only if the numbers are quoted.
+            marks = if tabs { *b"\t;||" } else { *b";\t||" };
+        }
         let mut best = (Delimiter::Byte(marks[0]), (0.0, 0.0));
         let mut decided = false;
         for delimiter in marks.map(Delimiter::Byte).into_iter().chain([Delimiter::Blanks]) {
@@ -287,10 +275,10 @@ impl<R: io::Read> Start<R> {
             let numbers = judged
                 .iter()
                 .flat_map(|record| record.iter())
-                .filter(|field| match Cell::of(field) {
+                .filter(|field| match dialect.cell(field) {
                     Cell::Number(_) => true,
-                    Cell::DecimalComma => delimiter != Delimiter::Byte(b','),
-                    Cell::Missing | Cell::Text => false,
+                    Cell::OtherDecimal => delimiter != Delimiter::Byte(b','),
+                    Cell::Missing | Cell::Date | Cell::Text => false,
                 })
                 .count() as f64;
             let score = (even / data.len().max(1) as f64, numbers / fields.max(1.0));
@@ -315,129 +303,6 @@ impl<R: io::Read> Start<R> {
             sample.pop();
         }
         sample
-    }
-}
-
-/// A stream of records that knows on which line each begins.
-enum Records<R> {
-    Marked(Box<Reader<PlainLines<R>>>),
-    Blanks { input: BufReader<R>, text: Vec<u8>, line: u64 },
-}
-
-impl<R: io::Read> Records<R> {
-    fn new(input: R, delimiter: Delimiter) -> Self {
-        const BUFFER: usize = 1 << 17;
-        match delimiter {
-            Delimiter::Byte(mark) => {
-                let mut builder = ReaderBuilder::new();
-                builder.has_headers(false).flexible(true).delimiter(mark).buffer_capacity(BUFFER);
-                Records::Marked(Box::new(builder.from_reader(PlainLines::new(input))))
-            }
-            Delimiter::Blanks => {
-                let input = BufReader::with_capacity(BUFFER, input);
-                Records::Blanks { input, text: Vec::new(), line: 0 }
-            }
-        }
-    }
-
-    /// Reads the next record that is not an empty line, if there is one.
-    fn next(&mut self, record: &mut ByteRecord) -> io::Result<bool> {
-        match self {
-            Records::Marked(reader) => Ok(reader.read_byte_record(record)?),
-            Records::Blanks { input, text, line } => loop {
-                text.clear();
-                if input.read_until(b'\n', text)? == 0 {
-                    return Ok(false);
-                }
-                *line += 1;
-                split_blanks(text, record);
-                if !record.is_empty() {
-                    return Ok(true);
-                }
-            },
-        }
-    }
-
-    /// The line on which `record`, the last one read, begins, counted from 1.
-    fn line(&self, record: &ByteRecord) -> u64 {
-        match self {
-            // The reader stands behind the line break of the record, and quoted fields may hold others.
-            Records::Marked(reader) => {
-                let inside = record.as_slice().iter().filter(|byte| **byte == b'\n').count() as u64;
-                reader.position().line().saturating_sub(1 + inside)
-            }
-            Records::Blanks { line, .. } => *line,
-        }
-    }
-}
-
-/// Passes text on with line breaks `\n` for `\r\n` and one more at the end, so that every record ends in one: the
-/// csv crate counts a line when it meets the `\n`, which for `\r\n` is a record late.
-struct PlainLines<R> {
-    inner: R,
-    /// A `\r` at the end of the last block, kept until its successor is known.
-    held: bool,
-    ended: bool,
-}
-
-impl<R> PlainLines<R> {
-    fn new(inner: R) -> Self {
-        Self { inner, held: false, ended: false }
-    }
-}
-
-impl<R: io::Read> io::Read for PlainLines<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.ended {
-            return Ok(0);
-        }
-        assert!(buffer.len() > 1, "the csv reader has a larger buffer");
-        let start = usize::from(self.held);
-        let got = self.inner.read(&mut buffer[start..])?;
-        if self.held {
-            buffer[0] = b'\r';
-        }
-        if got == 0 {
-            self.ended = true;
-            buffer[start] = b'\n';
-            return Ok(start + 1);
-        }
-        let mut end = start + got;
-        if end == 1 && buffer[0] == b'\r' {
-            // Nothing but the `\r` to hold back: zero bytes would mean the end, so read on.
-            self.held = true;
-            return self.read(buffer);
-        }
-        self.held = buffer[end - 1] == b'\r';
-        end -= usize::from(self.held);
-        if buffer[..end].contains(&b'\r') {
-            let mut kept = 0;
-            for at in 0..end {
-                if !(buffer[at] == b'\r' && at + 1 < end && buffer[at + 1] == b'\n') {
-                    buffer[kept] = buffer[at];
-                    kept += 1;
-                }
-            }
-            end = kept;
-        }
-        Ok(end)
-    }
-}
-
-/// Splits a line at runs of white space, except inside quotation marks.
-fn split_blanks(line: &[u8], record: &mut ByteRecord) {
-    record.clear();
-    let mut left = line.trim_ascii();
-    while !left.is_empty() {
-        let quoted = left.strip_prefix(b"\"").and_then(|inside| {
-            let end = inside.iter().position(|&byte| byte == b'"')?;
-            Some((&inside[..end], &inside[end + 1..]))
-        });
-        let (field, after) = quoted.unwrap_or_else(|| {
-            left.split_at(left.iter().position(u8::is_ascii_whitespace).unwrap_or(left.len()))
-        });
-        record.push_field(field);
-        left = after.trim_ascii_start();
     }
 }
 
@@ -482,14 +347,23 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn all(names: &[String]) -> Result<Vec<usize>> {
-        Ok((0..names.len()).collect())
+    fn all(names: &[String]) -> Result<Choice> {
+        Ok(Choice { columns: (0..names.len()).collect(), categorical: Vec::new() })
+    }
+
+    fn read_with(text: impl io::Read, options: &ReadOptions) -> Result<Read> {
+        read(Path::new("t.csv"), text, None, false, options, all)
+    }
+
+    fn dropping(text: &str) -> Read {
+        let options = ReadOptions { missing: Missing::DropRows, ..Default::default() };
+        read_with(text.as_bytes(), &options).unwrap()
     }
 
     fn parse(text: impl AsRef<[u8]>) -> Result<Table> {
-        let text = text.as_ref();
+        let (text, options) = (text.as_ref(), ReadOptions::default());
         let size = Some(text.len() as u64);
-        read(Path::new("t.csv"), text, size, false, Missing::Fail, all).map(|read| read.table)
+        read(Path::new("t.csv"), text, size, false, &options, all).map(|read| read.table)
     }
 
     fn problem(text: impl AsRef<[u8]>) -> String {
@@ -554,7 +428,7 @@ mod tests {
         let text = "a\n1\n\n3\n\n\n";
         let error = problem(text);
         assert!(error.contains("row 2 (line 3), column \"a\""), "{error}");
-        let read = read(Path::new("t.csv"), text.as_bytes(), None, false, Missing::DropRows, all).unwrap();
+        let read = dropping(text);
         assert_eq!((read.table.values(), read.dropped_rows), (&[1.0, 3.0][..], 1));
     }
 
@@ -589,15 +463,16 @@ mod tests {
     fn text_in_a_number_column_is_named() {
         assert_eq!(
             problem("a,b\n1,2\n3,hello\n"),
-            "t.csv: row 2 (line 3), column \"b\": found \"hello\", which is not a number; correct it or choose other columns"
+            "t.csv: row 2 (line 3), column \"b\": found \"hello\", which is not a number; correct it, choose other columns, or take a given column of categories with --categorical"
         );
         assert!(
             problem(format!("a,b\n1,{}\n", "x".repeat(99))).contains(&format!("\"{}…\"", "x".repeat(40)))
         );
         // Text in a column nobody asked for is fine.
         let text = "id,b\nfoo,2\n\"bar, the second\",3\n";
-        let table =
-            read(Path::new("t"), text.as_bytes(), None, false, Missing::Fail, |_| Ok(vec![1])).unwrap().table;
+        let second = |_: &[String]| Ok(Choice { columns: vec![1], categorical: Vec::new() });
+        let options = ReadOptions::default();
+        let table = read(Path::new("t"), text.as_bytes(), None, false, &options, second).unwrap().table;
         assert_eq!((table.names(), table.values()), (&["b".to_owned()][..], &[2.0, 3.0][..]));
     }
 
@@ -610,13 +485,13 @@ mod tests {
                 error.contains("row 2 (line 3), column \"a\"") && error.contains("remove the row"),
                 "{error}"
             );
-            let read = read(Path::new("t"), text.as_bytes(), None, false, Missing::DropRows, all).unwrap();
+            let read = dropping(text.as_ref());
             assert_eq!(read.dropped_rows, 1);
             assert_eq!(read.table.values(), [1.0, 2.0, 5.0, 6.0]);
         }
         // The second column may hold the gap, too, and text before a gap is still an error.
         let text = "a,b\n1,NA\n2,3\n";
-        let read = read(Path::new("t"), text.as_bytes(), None, false, Missing::DropRows, all).unwrap();
+        let read = dropping(text.as_ref());
         assert_eq!(read.table.values(), [2.0, 3.0]);
     }
 
@@ -625,8 +500,69 @@ mod tests {
         for text in
             ["a;b\n1,5;2,5\n", "1,5;2,5\n3,5;4,5\n", "a b\n1,5 2,5\n", "a\tb\n1,5\t2\n", "a,b\n\"1,5\",2\n"]
         {
-            assert!(problem(text).contains("decimal comma"), "{text:?}: {}", problem(text));
+            assert!(problem(text).contains("--decimal comma"), "{text:?}: {}", problem(text));
         }
+    }
+
+    #[test]
+    fn decimal_commas_are_read_on_request() {
+        let options = ReadOptions { decimal: Decimal::Comma, ..Default::default() };
+        for text in [
+            "a;b\n1,5;-2,5e1\n3;4\n",
+            "a b\n1,5 -25\n3 4\n",
+            "a\tb\n1,5\t-25\n3\t4\n",
+            "a|b\n1,5|-25,0\n3|4\n",
+            "a,b\n\"1,5\",\"-25\"\n\"3\",\"4\"\n",
+        ] {
+            let table =
+                read_with(text.as_bytes(), &options).unwrap_or_else(|e| panic!("{text:?}: {e}")).table;
+            assert_eq!(table.names(), ["a", "b"], "{text:?}");
+            assert_eq!(table.values(), [1.5, -25.0, 3.0, 4.0], "{text:?}");
+        }
+        let table = read_with(&b"1,5\n2,5\n"[..], &options).unwrap().table;
+        assert_eq!((table.columns(), table.values()), (1, &[1.5, 2.5][..]));
+        let error = read_with(&b"a;b\n1,5;2.5\n"[..], &options).unwrap_err().to_string();
+        assert!(
+            error.contains("row 1 (line 2), column \"b\": found \"2.5\", a number with a decimal point"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn further_texts_are_missing_on_request() {
+        let text = "a,b\n1,?\n-,2\n3,-999\n5,6\n";
+        assert!(problem(text).contains("found \"?\", which is not a number"));
+        let missing_texts = ["?", "-", "-999"].map(str::to_owned).to_vec();
+        let options = ReadOptions { missing_texts, ..Default::default() };
+        let error = read_with(text.as_bytes(), &options).unwrap_err().to_string();
+        assert!(error.contains("found \"?\", a missing or infinite value; fill it in"), "{error}");
+        let options = ReadOptions { missing: Missing::DropRows, ..options };
+        let read = read_with(text.as_bytes(), &options).unwrap();
+        assert_eq!((read.table.values(), read.dropped_rows), (&[5.0, 6.0][..], 3));
+    }
+
+    #[test]
+    fn dates_are_named_as_such() {
+        let error = problem("day,b\n2024-05-31,1\n");
+        assert!(error.contains("found \"2024-05-31\", a date or time; write it as a number"), "{error}");
+        assert!(problem("t,b\n12:30:00,1\n").contains("a date or time"));
+    }
+
+    #[test]
+    fn categories_are_read_as_positions() {
+        let text = "colour,y\nred,1\nblue,2\nred,NA\n 1.0 ,3\n1,4\nNA,5\n";
+        let choice = |_: &[String]| Ok(Choice { columns: vec![1, 0], categorical: vec![0] });
+        let options = ReadOptions { missing: Missing::DropRows, ..Default::default() };
+        let read = read(Path::new("t"), text.as_bytes(), None, false, &options, choice).unwrap();
+        assert_eq!(read.table.values(), [1.0, 0.0, 2.0, 1.0, 3.0, 2.0, 4.0, 2.0]);
+        assert!(read.levels[0].is_none());
+        let levels = read.levels[1].as_ref().unwrap();
+        assert_eq!((levels.names.join(" "), &levels.rows[..]), ("red blue 1".to_owned(), &[1, 2, 4][..]));
+        let long: String = (0..1001).map(|i| format!("id{i},1\n")).collect();
+        let choice = |_: &[String]| Ok(Choice { columns: vec![0], categorical: vec![0] });
+        let error =
+            super::read(Path::new("t"), format!("id,y\n{long}").as_bytes(), None, false, &options, choice);
+        assert!(error.unwrap_err().to_string().contains("\"id\" has more than 1000 different values"));
     }
 
     #[test]
@@ -650,46 +586,8 @@ mod tests {
     }
 
     #[test]
-    fn line_breaks_are_made_plain_however_the_text_arrives() {
-        struct Drip<'a>(&'a [u8], usize);
-        impl io::Read for Drip<'_> {
-            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-                let count = self.1.min(self.0.len()).min(buffer.len());
-                let (now, later) = self.0.split_at(count);
-                buffer[..count].copy_from_slice(now);
-                self.0 = later;
-                Ok(count)
-            }
-        }
-        for (text, plain) in [
-            ("a\r\nb\r\n", "a\nb\n\n"),
-            ("a\r\r\nb\r", "a\r\nb\r\n"),
-            ("\r\n\r\n\r\r", "\n\n\r\r\n"),
-            ("", "\n"),
-            ("\r", "\r\n"),
-        ] {
-            for step in 1..6 {
-                let mut got = Vec::new();
-                let mut lines = PlainLines::new(Drip(text.as_bytes(), step));
-                let mut buffer = [0; 4];
-                loop {
-                    let count = lines.read(&mut buffer).unwrap();
-                    if count == 0 {
-                        break;
-                    }
-                    got.extend(&buffer[..count]);
-                }
-                assert_eq!(String::from_utf8(got).unwrap(), plain, "{text:?} in steps of {step}");
-            }
-        }
-        let table =
-            read(Path::new("t"), Drip(b"a,b\r\n1,2\r\n", 1), None, false, Missing::Fail, all).unwrap().table;
-        assert_eq!(table.values(), [1.0, 2.0]);
-    }
-
-    #[test]
     fn endless_input_without_lines_ends_in_an_error() {
-        let error = read(Path::new("t"), io::repeat(b'x'), None, false, Missing::Fail, all).unwrap_err();
+        let error = read_with(io::repeat(b'x'), &ReadOptions::default()).unwrap_err();
         assert!(error.to_string().contains("longer than 64 MB"), "{error}");
     }
 

@@ -10,7 +10,7 @@ use calamine::{Data, Reader};
 use ureq::http::StatusCode;
 use ureq::http::header::{ACCEPT_ENCODING, CONTENT_RANGE, RANGE};
 
-use super::format::{Missing, Output, write};
+use super::format::{Output, ReadOptions, write};
 use super::{Table, UciSet, csv};
 use crate::{Error, Result};
 
@@ -319,8 +319,8 @@ fn table(set: &UciSet, name: &str, bytes: Vec<u8>) -> Result<Table, String> {
         _ => {
             let path = PathBuf::from(name);
             let size = Some(bytes.len() as u64);
-            let read = csv::read(&path, Cursor::new(bytes), size, false, Missing::Fail, |names| {
-                Ok((0..names.len()).collect())
+            let read = csv::read(&path, Cursor::new(bytes), size, false, &ReadOptions::default(), |names| {
+                Ok((0..names.len()).collect::<Vec<_>>().into())
             });
             read.map_err(|error| error.to_string())?.table.into_values()
         }

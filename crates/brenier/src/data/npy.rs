@@ -9,7 +9,8 @@ use npyz::zip::result::ZipError;
 use npyz::zip::write::FileOptions;
 use npyz::zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
 
-use super::format::{EXACT_INTEGERS, Missing, Read, Rows, guarded, half_to_f64, rounded_warning};
+use super::format::{Choice, Read, ReadOptions};
+use super::rows::{EXACT_INTEGERS, Rows, guarded, half_to_f64, rounded_warning};
 use super::table::Table;
 use crate::{Error, Result};
 
@@ -287,8 +288,8 @@ pub(super) fn read_npy(
     path: &Path,
     file: File,
     size: u64,
-    missing: Missing,
-    choose: impl FnOnce(&[String]) -> Result<Vec<usize>>,
+    options: &ReadOptions,
+    choose: impl FnOnce(&[String]) -> Result<Choice>,
 ) -> Result<Read> {
     let wrong = |why: String| Error::table(path, format!("cannot be read as .npy: {why}"));
     let mut input = BufReader::with_capacity(1 << 18, file);
@@ -296,7 +297,7 @@ pub(super) fn read_npy(
     let (count, columns) = header.rows_and_columns().map_err(wrong)?;
     header.check_size(size.saturating_sub(header.length)).map_err(wrong)?;
     let names: Vec<_> = (1..=columns).map(|position| format!("c{position}")).collect();
-    let (mut rows, chosen) = Rows::new(path, missing, &names, choose)?;
+    let (mut rows, chosen) = Rows::new(path, options, &names, choose)?;
     rows.reserve(count)?;
     rows.values.resize(count * chosen.len(), f64::NAN);
     let picks: Vec<_> = chosen.iter().enumerate().map(|(to, &from)| (from, to)).collect();
@@ -331,8 +332,8 @@ pub(super) fn read_npz(
     path: &Path,
     file: File,
     size: u64,
-    missing: Missing,
-    choose: impl FnOnce(&[String]) -> Result<Vec<usize>>,
+    options: &ReadOptions,
+    choose: impl FnOnce(&[String]) -> Result<Choice>,
 ) -> Result<Read> {
     let damaged = |error: ZipError| Error::table(path, format!("is not a readable .npz archive ({error})"));
     let input = BufReader::with_capacity(1 << 16, file);
@@ -353,7 +354,7 @@ pub(super) fn read_npz(
     if header.is_empty() {
         return Err(Error::table(path, "the archive holds no arrays"));
     }
-    let (mut rows, chosen) = Rows::new(path, missing, &header, choose)?;
+    let (mut rows, chosen) = Rows::new(path, options, &header, choose)?;
 
     let mut picks = vec![Vec::new(); members.len()];
     for (to, &column) in chosen.iter().enumerate() {
@@ -507,12 +508,18 @@ mod tests {
         file
     }
 
+    fn npy_with(bytes: &[u8], choose: impl FnOnce(&[String]) -> Result<Vec<usize>>) -> Result<Read> {
+        let (path, options) = (Path::new("t.npy"), ReadOptions::default());
+        read_npy(path, file_of(bytes), bytes.len() as u64, &options, |names| Ok(choose(names)?.into()))
+    }
+
     fn npy(bytes: &[u8]) -> Result<Read> {
-        read_npy(Path::new("t.npy"), file_of(bytes), bytes.len() as u64, Missing::Fail, all)
+        npy_with(bytes, all)
     }
 
     fn npz_with(bytes: &[u8], choose: impl FnOnce(&[String]) -> Result<Vec<usize>>) -> Result<Read> {
-        read_npz(Path::new("t.npz"), file_of(bytes), bytes.len() as u64, Missing::Fail, choose)
+        let (path, options) = (Path::new("t.npz"), ReadOptions::default());
+        read_npz(path, file_of(bytes), bytes.len() as u64, &options, |names| Ok(choose(names)?.into()))
     }
 
     fn npz(bytes: &[u8]) -> Result<Read> {
@@ -595,9 +602,7 @@ mod tests {
         let long: Vec<f64> = (0..200_000).map(f64::from).collect();
         for fortran in [false, true] {
             let bytes = array("<f8", fortran, "(100000, 2)", &doubles(&long));
-            let file = file_of(&bytes);
-            let read =
-                read_npy(Path::new("t"), file, bytes.len() as u64, Missing::Fail, |_| Ok(vec![1])).unwrap();
+            let read = npy_with(&bytes, |_| Ok(vec![1])).unwrap();
             let value = |i: usize| if fortran { long[100_000 + i] } else { long[2 * i + 1] };
             assert!(read.table.values().iter().enumerate().all(|(i, &found)| found == value(i)));
         }

@@ -5,16 +5,19 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use ::parquet::basic::{Compression, ConvertedType, LogicalType, Repetition, Type as Physical, ZstdLevel};
+use ::parquet::basic::{
+    Compression, ConvertedType, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel,
+};
 use ::parquet::column::reader::{ColumnReader, ColumnReaderImpl};
-use ::parquet::data_type::{DataType, DoubleType, FixedLenByteArray};
+use ::parquet::data_type::{ByteArray, DataType, DoubleType, FixedLenByteArray, Int96};
 use ::parquet::errors::ParquetError;
 use ::parquet::file::properties::WriterProperties;
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use ::parquet::file::writer::SerializedFileWriter;
 use ::parquet::schema::types::{ColumnDescriptor, Type};
 
-use super::format::{EXACT_INTEGERS, Missing, Read, Rows, guarded, half_to_f64, rounded_warning};
+use super::format::{Choice, Read, ReadOptions};
+use super::rows::{Clock, EXACT_INTEGERS, NOT_A_NUMBER, Rows, guarded, half_to_f64, rounded_warning};
 use super::table::Table;
 use super::thrift::Inspected;
 use crate::{Error, Result};
@@ -24,8 +27,8 @@ pub(super) fn read(
     path: &Path,
     file: File,
     size: u64,
-    missing: Missing,
-    choose: impl FnOnce(&[String]) -> Result<Vec<usize>>,
+    options: &ReadOptions,
+    choose: impl FnOnce(&[String]) -> Result<Choice>,
 ) -> Result<Read> {
     let damaged = |error: ParquetError| damaged(path, &error);
     let (reader, header) = guarded(path, || {
@@ -34,7 +37,7 @@ pub(super) fn read(
         let header: Vec<_> = columns.iter().map(|column| column.path().parts().join(".")).collect();
         Ok((reader, header))
     })?;
-    let (mut rows, chosen) = Rows::new(path, missing, &header, choose)?;
+    let (mut rows, chosen) = Rows::new(path, options, &header, choose)?;
     let warnings = guarded(path, || load(&reader, size, &chosen, &mut rows))?;
     rows.finish(warnings)
 }
@@ -55,9 +58,11 @@ fn load(
     let width = chosen.len();
     let mut columns = Vec::with_capacity(width);
     for (&column, name) in chosen.iter().zip(&rows.names) {
-        let decode = Decode::of(&schema.column(column)).map_err(|found| {
-            let why = "which is not a number; choose other columns or write it as one";
-            Error::table(path, format!("column \"{name}\" holds {found}, {why}"))
+        let descriptor = schema.column(column);
+        let text = rows.is_categorical(columns.len()) && Decode::is_text(&descriptor);
+        let decode = if text { Ok(Decode::Text) } else { Decode::of(&descriptor) };
+        let decode = decode.map_err(|found| {
+            Error::table(path, format!("column \"{name}\" holds {found}, {NOT_A_NUMBER}"))
         })?;
         columns.push((column, decode, false));
     }
@@ -98,6 +103,16 @@ fn load(
             let start = rows.values.len();
             rows.values.resize(start + count * width, f64::NAN);
             for (j, (source, (_, decode, rounded))) in readers.iter_mut().zip(&mut columns).enumerate() {
+                if *decode == Decode::Text {
+                    let seen = rows.seen;
+                    let texts = buffers.texts(source, count).map_err(damaged)?;
+                    for (row, text) in texts {
+                        let place =
+                            rows.place_text(j, &String::from_utf8_lossy(text.data()), seen + row + 1)?;
+                        rows.values[start + row * width + j] = place;
+                    }
+                    continue;
+                }
                 let slots = rows.values[start + j..].iter_mut().step_by(width);
                 *rounded |= buffers.read(source, *decode, count, slots).map_err(damaged)?;
             }
@@ -105,8 +120,16 @@ fn load(
             left -= count;
         }
     }
-    let rounded = columns.iter().zip(&rows.names).filter(|((.., rounded), _)| *rounded);
-    Ok(rounded.map(|(_, name)| rounded_warning(path, name)).collect())
+    let mut warnings = Vec::new();
+    for ((_, decode, rounded), name) in columns.iter().zip(&rows.names) {
+        if *rounded {
+            warnings.push(rounded_warning(path, name));
+        }
+        if let Decode::Clock(_, clock) = decode {
+            warnings.push(clock.warning(path, name));
+        }
+    }
+    Ok(warnings)
 }
 
 /// How the stored form of a column becomes a number.
@@ -118,9 +141,45 @@ enum Decode {
     Decimal(f64),
     /// Half precision in two bytes.
     Half,
+    /// A time, to be divided by the number of its units in a second (in a day, for dates).
+    Clock(f64, Clock),
+    /// A category.
+    Text,
 }
 
 impl Decode {
+    /// Whether `column` holds texts.
+    fn is_text(column: &ColumnDescriptor) -> bool {
+        let logical = column.logical_type_ref();
+        let flat = column.max_rep_level() == 0 && column.path().parts().len() == 1;
+        flat && column.physical_type() == Physical::BYTE_ARRAY
+            && (matches!(logical, Some(LogicalType::String | LogicalType::Enum))
+                || matches!(column.converted_type(), ConvertedType::UTF8 | ConvertedType::ENUM)
+                || (logical.is_none() && column.converted_type() == ConvertedType::NONE))
+    }
+
+    /// The clock by which `column` counts, if it does.
+    fn clock(column: &ColumnDescriptor) -> Option<Decode> {
+        let units = |unit: &TimeUnit| match unit {
+            TimeUnit::MILLIS => 1e3,
+            TimeUnit::MICROS => 1e6,
+            TimeUnit::NANOS => 1e9,
+        };
+        Some(match (column.logical_type_ref(), column.converted_type()) {
+            (Some(LogicalType::Timestamp(kind)), _) => Decode::Clock(units(&kind.unit), Clock::Timestamp),
+            (Some(LogicalType::Time(kind)), _) => Decode::Clock(units(&kind.unit), Clock::Time),
+            (Some(LogicalType::Date), _) => Decode::Clock(1.0, Clock::Date),
+            (Some(_), _) => return None,
+            (None, ConvertedType::TIMESTAMP_MILLIS) => Decode::Clock(1e3, Clock::Timestamp),
+            (None, ConvertedType::TIMESTAMP_MICROS) => Decode::Clock(1e6, Clock::Timestamp),
+            (None, ConvertedType::TIME_MILLIS) => Decode::Clock(1e3, Clock::Time),
+            (None, ConvertedType::TIME_MICROS) => Decode::Clock(1e6, Clock::Time),
+            (None, ConvertedType::DATE) => Decode::Clock(1.0, Clock::Date),
+            (None, _) if column.physical_type() == Physical::INT96 => Decode::Clock(1.0, Clock::Timestamp),
+            (None, _) => return None,
+        })
+    }
+
     /// The rule for `column`, or a description of its contents if they are not numbers.
     fn of(column: &ColumnDescriptor) -> Result<Decode, String> {
         if column.max_rep_level() > 0 {
@@ -128,6 +187,11 @@ impl Decode {
         }
         if column.path().parts().len() > 1 {
             return Err("a part of a nested structure".into());
+        }
+        if let (Some(clock), Physical::INT32 | Physical::INT64 | Physical::INT96) =
+            (Self::clock(column), column.physical_type())
+        {
+            return Ok(clock);
         }
         let logical = column.logical_type_ref();
         let decimal = match logical {
@@ -178,6 +242,8 @@ struct Buffers {
     floats: Vec<f32>,
     doubles: Vec<f64>,
     bytes: Vec<FixedLenByteArray>,
+    moments: Vec<Int96>,
+    texts: Vec<ByteArray>,
 }
 
 impl Buffers {
@@ -202,14 +268,14 @@ impl Buffers {
             ColumnReader::Int32ColumnReader(source) => {
                 deal(source, count, levels, &mut self.ints, slots, |&value| match decode {
                     Decode::Unsigned => f64::from(value as u32),
-                    Decode::Decimal(power) => f64::from(value) / power,
+                    Decode::Clock(power, _) | Decode::Decimal(power) => f64::from(value) / power,
                     _ => f64::from(value),
                 })
             }
             ColumnReader::Int64ColumnReader(source) => {
                 deal(source, count, levels, &mut self.longs, slots, |&value| match decode {
                     Decode::Unsigned => integer(value as u64 as f64),
-                    Decode::Decimal(power) => value as f64 / power,
+                    Decode::Clock(power, _) | Decode::Decimal(power) => value as f64 / power,
                     _ => integer(value as f64),
                 })
             }
@@ -226,16 +292,57 @@ impl Buffers {
                     _ => f64::NAN,
                 })
             }
+            ColumnReader::Int96ColumnReader(source) => {
+                deal(source, count, levels, &mut self.moments, slots, |value| seconds(value))
+            }
             _ => Err(ParquetError::General("a column changed its type".into())),
         }?;
         Ok(rounded)
     }
+
+    /// Reads `count` texts: the place of each that is not null, and the text.
+    fn texts(
+        &mut self,
+        source: &mut ColumnReader,
+        count: usize,
+    ) -> Result<Vec<(usize, &ByteArray)>, ParquetError> {
+        let ColumnReader::ByteArrayColumnReader(source) = source else {
+            return Err(ParquetError::General("a column changed its type".into()));
+        };
+        read_block(source, count, &mut self.levels, &mut self.texts)?;
+        let full = self.texts.len() == count;
+        let places = (0..count).filter(|&row| full || self.levels.get(row).is_some_and(|&level| level > 0));
+        Ok(places.zip(&self.texts).collect())
+    }
+}
+
+/// Seconds since 1970 of a moment as Spark and Impala wrote it: nanoseconds of the day, and the Julian day.
+fn seconds(moment: &Int96) -> f64 {
+    let &[low, high, day] = moment.data() else { return f64::NAN };
+    let nanoseconds = (u64::from(high) << 32 | u64::from(low)) as f64;
+    (f64::from(day) - 2_440_588.0) * 86_400.0 + nanoseconds / 1e9
 }
 
 /// A two's complement number of at most sixteen bytes, the highest first.
 fn big_endian(bytes: &[u8]) -> i128 {
     let sign = if bytes.first().is_some_and(|&first| first >= 0x80) { -1 } else { 0 };
     bytes.iter().fold(sign, |number, &byte| (number << 8) | i128::from(byte))
+}
+
+/// Reads `count` rows of a column: levels, if it has any, and the values that are not null.
+fn read_block<T: DataType>(
+    source: &mut ColumnReaderImpl<T>,
+    count: usize,
+    levels: &mut Vec<i16>,
+    values: &mut Vec<T::T>,
+) -> Result<(), ParquetError> {
+    levels.clear();
+    values.clear();
+    let (records, ..) = source.read_records(count, Some(levels), None, values)?;
+    if records != count || !(levels.is_empty() || levels.len() == count) {
+        return Err(ParquetError::General("a column has fewer rows than the file declares".into()));
+    }
+    Ok(())
 }
 
 fn deal<'v, T: DataType>(
@@ -246,12 +353,7 @@ fn deal<'v, T: DataType>(
     slots: impl Iterator<Item = &'v mut f64>,
     mut number: impl FnMut(&T::T) -> f64,
 ) -> Result<(), ParquetError> {
-    levels.clear();
-    values.clear();
-    let (records, ..) = source.read_records(count, Some(levels), None, values)?;
-    if records != count || !(levels.is_empty() || levels.len() == count) {
-        return Err(ParquetError::General("a column has fewer rows than the file declares".into()));
-    }
+    read_block(source, count, levels, values)?;
     if values.len() == count {
         slots.zip(&*values).for_each(|(slot, value)| *slot = number(value));
     } else {
@@ -311,7 +413,8 @@ fn write_groups(writer: &mut (impl Write + Send), table: &Table) -> Result<(), P
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use ::parquet::basic::GzipLevel;
+    use crate::data::Missing;
+    use ::parquet::basic::{BrotliLevel, GzipLevel};
     use ::parquet::data_type::*;
     use ::parquet::schema::parser::parse_message_type;
     use proptest::prelude::*;
@@ -331,7 +434,15 @@ mod tests {
         missing: Missing,
         choose: impl FnOnce(&[String]) -> Result<Vec<usize>>,
     ) -> Result<Read> {
-        super::read(Path::new("t.parquet"), file_of(bytes), bytes.len() as u64, missing, choose)
+        let options = ReadOptions { missing, ..Default::default() };
+        let choose = |names: &[String]| Ok(choose(names)?.into());
+        super::read(Path::new("t.parquet"), file_of(bytes), bytes.len() as u64, &options, choose)
+    }
+
+    fn categories(bytes: &[u8]) -> Result<Read> {
+        let options = ReadOptions { missing: Missing::DropRows, ..Default::default() };
+        let choose = |_: &[String]| Ok(Choice { columns: vec![0], categorical: vec![0] });
+        super::read(Path::new("t.parquet"), file_of(bytes), bytes.len() as u64, &options, choose)
     }
 
     fn parse(bytes: &[u8]) -> Result<Read> {
@@ -448,6 +559,7 @@ mod tests {
             Compression::ZSTD(ZstdLevel::default()),
             Compression::LZ4,
             Compression::LZ4_RAW,
+            Compression::BROTLI(BrotliLevel::default()),
         ] {
             let bytes = one_column::<DoubleType>("required double a;", &stored, None, compression);
             assert_eq!(parse(&bytes).unwrap().table.values(), stored, "{compression}");
@@ -511,8 +623,51 @@ mod tests {
         assert_eq!(parse_with(&bytes, Missing::Fail, |_| Ok(vec![1])).unwrap().table.values(), [7.0]);
         let error = parse_with(&bytes, Missing::Fail, |_| Ok(vec![0])).unwrap_err().to_string();
         assert!(error.contains("column \"l\" holds lists"), "{error}");
-        let error = parse_with(&bytes, Missing::Fail, |_| Ok(vec![2])).unwrap_err().to_string();
-        assert!(error.contains("column \"t\" holds INT96 values"), "{error}");
+        let read = parse_with(&bytes, Missing::Fail, |_| Ok(vec![2])).unwrap();
+        assert_eq!(read.table.values(), [-210_866_803_200.0]);
+    }
+
+    #[test]
+    fn times_become_seconds_and_dates_days_with_a_warning() {
+        let read = |schema: &str, values: &[i64]| {
+            let bytes = one_column::<Int64Type>(schema, values, None, Compression::SNAPPY);
+            let read = parse(&bytes).unwrap();
+            (read.table.into_values(), read.warnings.concat())
+        };
+        let (values, warning) = read("required int64 t (TIMESTAMP(MICROS,true));", &[1_500_000, -1]);
+        assert_eq!(values, [1.5, -1e-6]);
+        assert_eq!(
+            warning,
+            "t.parquet: column \"t\" holds timestamps, read as seconds since 1970-01-01 (UTC)"
+        );
+        assert_eq!(read("required int64 t (TIMESTAMP(NANOS,false));", &[2_000_000_000]).0, [2.0]);
+        assert_eq!(read("required int64 t (TIMESTAMP_MILLIS);", &[2_500]).0, [2.5]);
+        let (values, warning) = read("required int64 t (TIME(MICROS,true));", &[3_600_000_000]);
+        assert!(values == [3600.0] && warning.contains("times of day, read as seconds since midnight"));
+        let bytes = one_column::<Int32Type>("required int32 d (DATE);", &[19_000], None, Compression::SNAPPY);
+        let read = parse(&bytes).unwrap();
+        assert_eq!(read.table.values(), [19_000.0]);
+        assert!(read.warnings[0].contains("dates, read as days since 1970-01-01"));
+        let mut moment = Int96::new();
+        moment.set_data(500_000_000, 0, 2_440_589);
+        let bytes = one_column::<Int96Type>("required int96 t;", &[moment], None, Compression::SNAPPY);
+        assert_eq!(parse(&bytes).unwrap().table.values(), [86_400.5]);
+    }
+
+    #[test]
+    fn categories_are_read_from_text_and_from_numbers() {
+        let texts = ["red", "blue", "red"].map(ByteArray::from);
+        let schema = "optional binary colour (STRING);";
+        let levels = [1, 0, 1, 1];
+        let bytes = one_column::<ByteArrayType>(schema, &texts, Some(&levels), Compression::SNAPPY);
+        let read = categories(&bytes).unwrap();
+        assert_eq!((read.table.values(), read.dropped_rows), (&[0.0, 1.0, 0.0][..], 1));
+        let levels = read.levels[0].as_ref().unwrap();
+        assert_eq!((levels.names.join(" "), &levels.rows[..]), ("red blue".to_owned(), &[1, 3][..]));
+        let bytes = one_column::<Int64Type>("required int64 a;", &[7, 7, -1], None, Compression::SNAPPY);
+        let read = categories(&bytes).unwrap();
+        assert_eq!(read.table.values(), [0.0, 0.0, 1.0]);
+        assert_eq!(read.levels[0].as_ref().unwrap().names, ["7", "-1"]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod gemm;
 pub(crate) mod lbfgs;
 mod real;
 pub(crate) mod spd;
+pub(crate) mod special;
 mod vector;
 
 pub(crate) use adam::{AdamRates, adam_step};

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::Posterior;
+use crate::data::Encoding;
 use crate::diagnose::SupportScore;
 use crate::fit::FitSettings;
 use crate::map::{Constraint, MapShape, Method, TrainedMap};
@@ -100,6 +101,9 @@ pub struct Header {
     /// few rows to tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub support: Option<SupportScore>,
+    /// The columns of categories behind the given columns.
+    #[serde(default, skip_serializing_if = "Encoding::is_empty")]
+    pub encoding: Encoding,
     /// The same of the map of the given columns alone, in a joint model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub marginal: Option<Box<Header>>,
@@ -237,6 +241,7 @@ impl Posterior {
         if header.method != header.shape.method() || names != inputs || sizes != header.shape.dims() {
             return Err(wrong("names, transforms and network do not fit together".into()));
         }
+        header.encoding.validate(&header.given_names).map_err(wrong)?;
         // The tensors in the file bound what the shape may make us allocate.
         let held: usize = tensors.iter().map(|tensor| tensor.values.len()).sum();
         if header.shape.parameters() > held {

@@ -24,6 +24,7 @@ pub use straightness::{StepError, Straightness};
 pub use summary::Summaries;
 pub use support::Distance;
 
+use crate::data::Encoding;
 use crate::map::{SampleSettings, TrainedMap};
 use crate::train::Progress;
 use crate::{Error, Result};
@@ -99,6 +100,18 @@ impl Posterior {
     /// Names of the given columns.
     pub fn given_names(&self) -> &[String] {
         &self.header.given_names
+    }
+
+    /// The columns of categories behind the given columns; see [`Encoding::encode`].
+    pub fn encoding(&self) -> &Encoding {
+        &self.header.encoding
+    }
+
+    /// The same model, which knows that some of its given columns are the categories of `encoding`.
+    pub fn with_encoding(mut self, encoding: Encoding) -> Result<Self> {
+        encoding.validate(&self.header.given_names).map_err(Error::Columns)?;
+        self.header.encoding = encoding;
+        Ok(self)
     }
 
     /// Transforms rows of given values (as many as the model has given columns each).

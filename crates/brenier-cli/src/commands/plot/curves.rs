@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use brenier::Error;
-use brenier::data::Missing;
+use brenier::data::ReadOptions;
 use brenier::report::{Curve, CurvePlot};
 use serde_json::Value;
 
@@ -28,7 +28,7 @@ pub(super) fn run(arguments: &CurvesArguments) -> Result<(), Failure> {
     let labels = texts("--labels", &arguments.labels, &arguments.y)?;
     let names: Vec<String> =
         std::iter::once(&arguments.x).chain(&arguments.y).chain(&arguments.error).cloned().collect();
-    let values = read(&arguments.table, &names, Missing::dropped_if(arguments.drop_missing))?;
+    let values = read(&arguments.table, &arguments.tables.options(), &names)?;
     let column =
         |place: usize| -> Vec<f64> { values.iter().skip(place).step_by(names.len()).copied().collect() };
 
@@ -78,7 +78,7 @@ pub(super) fn run(arguments: &CurvesArguments) -> Result<(), Failure> {
 }
 
 /// The columns `names`, row by row, of a table or of the events of a log that have them all.
-fn read(path: &Path, names: &[String], missing: Missing) -> Result<Vec<f64>, Failure> {
+fn read(path: &Path, options: &ReadOptions, names: &[String]) -> Result<Vec<f64>, Failure> {
     if path.extension().is_none_or(|ending| ending != "jsonl") {
         // The same column may be asked for twice.
         let mut distinct: Vec<String> = Vec::new();
@@ -87,7 +87,7 @@ fn read(path: &Path, names: &[String], missing: Missing) -> Result<Vec<f64>, Fai
                 distinct.push(name.clone());
             }
         });
-        let table = load(path, None, missing, |_| Ok(distinct.clone()))?;
+        let table = load(path, None, options, |_| Ok(distinct.clone()))?;
         let places: Vec<usize> =
             names.iter().filter_map(|name| distinct.iter().position(|own| own == name)).collect();
         let rows = table.values.chunks_exact(distinct.len());

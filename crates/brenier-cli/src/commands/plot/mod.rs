@@ -6,7 +6,7 @@ mod predictive;
 
 use std::path::Path;
 
-use brenier::data::{Missing, Output};
+use brenier::data::{Output, ReadOptions};
 use brenier::report::{PictureFormat, PictureSize, write_picture};
 
 use super::compare::load;
@@ -62,7 +62,7 @@ fn texts(flag: &str, given: &[String], own: &[String]) -> Result<Vec<String>, Fa
 }
 
 /// One value for each of `names`: from `name=value,…` or from a table of one row.
-fn point(flag: &str, text: &str, names: &[String]) -> Result<Vec<f64>, Failure> {
+fn point(flag: &str, text: &str, names: &[String], options: &ReadOptions) -> Result<Vec<f64>, Failure> {
     let path = Path::new(text);
     if text.contains('=') && !path.exists() {
         return observations::assignments(flag, "column", &[text.to_owned()], names);
@@ -72,7 +72,7 @@ fn point(flag: &str, text: &str, names: &[String]) -> Result<Vec<f64>, Failure> 
             "{flag} {text}: there is no such table; write name=value,… or name a table of one row"
         )));
     }
-    let table = load(path, None, Missing::Fail, |_| Ok(names.to_vec()))?;
+    let table = load(path, None, options, |_| Ok(names.to_vec()))?;
     if table.values.len() != names.len() {
         let rows = table.values.len() / names.len().max(1);
         return Err(Failure::Usage(format!("{flag} {text}: the table must have one row, it has {rows}")));

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use brenier::Error;
-use brenier::data::{Missing, Selection};
+use brenier::data::Selection;
 use brenier::report::PairPlot;
 
 use super::{check, point, size, texts, write};
@@ -20,7 +20,18 @@ pub(super) fn run(arguments: &PairsArguments) -> Result<(), Failure> {
     if arguments.tables.iter().any(|path| path == Path::new("-")) {
         return Err(Failure::Usage("plot reads tables from files, not from standard input".to_owned()));
     }
-    let have = arguments.tables.iter().map(|path| column_names(path)).collect::<Result<Vec<_>, Error>>()?;
+    if let Some(pipe) = arguments.tables.iter().find(|path| path.exists() && !path.is_file()) {
+        return Err(Failure::Usage(format!(
+            "{}: plot pairs reads its tables twice, which a pipe does not allow: save it as a file first",
+            pipe.display()
+        )));
+    }
+    let options = arguments.reading.options();
+    let have = arguments
+        .tables
+        .iter()
+        .map(|path| column_names(path, &options))
+        .collect::<Result<Vec<_>, Error>>()?;
     let columns = columns(arguments, &have)?;
     let weighted: Vec<bool> =
         have.iter().map(|names| arguments.weights.iter().any(|w| names.contains(w))).collect();
@@ -42,7 +53,7 @@ pub(super) fn run(arguments: &PairsArguments) -> Result<(), Failure> {
     }
     for (flag, text) in [("--truth", &arguments.truth), ("--mode", &arguments.mode)] {
         let Some(text) = text else { continue };
-        let values = point(flag, text, &columns)?;
+        let values = point(flag, text, &columns, &options)?;
         plot = if flag == "--truth" { plot.truth(values) } else { plot.mode(values) };
     }
     for (i, path) in arguments.tables.iter().enumerate() {
@@ -54,7 +65,7 @@ pub(super) fn run(arguments: &PairsArguments) -> Result<(), Failure> {
         let weights = arguments.weights.as_deref().filter(|_| weighted[i]);
         let mut wanted = columns.clone();
         wanted.extend(numbered.then(|| OBSERVATION.to_owned()));
-        let table = load(path, weights, Missing::dropped_if(arguments.drop_missing), |_| Ok(wanted))?;
+        let table = load(path, weights, &options, |_| Ok(wanted))?;
         let Loaded { values, weights, .. } = match numbered {
             true => one_observation(path, table, arguments.observation)?,
             false => table,

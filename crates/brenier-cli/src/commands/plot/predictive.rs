@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use brenier::data::{Missing, Selection, Table};
+use brenier::data::{ReadOptions, Selection, Table};
 use brenier::map::SampleSettings;
 use brenier::report::{Histogram, Histograms, PredictivePlot, PredictiveSeries};
 use brenier::simulate::{Outcome, SimulateControl, SimulateSettings, Simulator, run as simulate};
@@ -39,20 +39,21 @@ pub(super) fn run(arguments: &PredictiveArguments) -> Result<(), Failure> {
                 .to_owned(),
         ));
     }
+    let options = arguments.tables.options();
     let mut predicted = match (&arguments.table, &arguments.posterior) {
-        (Some(table), _) => read(table, Missing::dropped_if(arguments.drop_missing))?,
+        (Some(table), _) => read(table, &options)?,
         (None, Some(model)) => simulated(arguments, model)?,
         (None, None) => unreachable!("clap asks for one of them"),
     };
     if let Some(path) = arguments.overlay() {
-        let have = column_names(path)?;
+        let have = column_names(path, &options)?;
         let shared: Vec<String> =
             predicted.names.iter().filter(|name| have.contains(name)).cloned().collect();
         if shared.is_empty() {
             let list = predicted.names.iter().take(6).map(String::as_str).collect::<Vec<_>>().join(", ");
             return Err(Error::table(path, format!("it has none of the outputs {list}, …")).into());
         }
-        let row = point("the table to lay over,", &path.to_string_lossy(), &shared)?;
+        let row = point("the table to lay over,", &path.to_string_lossy(), &shared, &options)?;
         let of = |name: &String| shared.iter().position(|own| own == name).map(|place| row[place]);
         let values = predicted.names.iter().map(of).collect();
         predicted.overlays.retain(|(label, _)| *label != OBSERVED);
@@ -73,10 +74,9 @@ pub(super) fn run(arguments: &PredictiveArguments) -> Result<(), Failure> {
 const OBSERVED: &str = "observed";
 const TRUTH: &str = "path at the true parameters";
 
-fn read(path: &Path, missing: Missing) -> Result<Predicted, Failure> {
-    let names = column_names(path)?;
-    let table = load(path, None, missing, |names| Ok(names.to_vec()))?;
-    Ok(Predicted { names, values: table.values, overlays: Vec::new() })
+fn read(path: &Path, options: &ReadOptions) -> Result<Predicted, Failure> {
+    let table = load(path, None, options, |names| Ok(names.to_vec()))?;
+    Ok(Predicted { names: table.names, values: table.values, overlays: Vec::new() })
 }
 
 /// Draws from the posterior at the observation and simulates each.
@@ -85,10 +85,8 @@ fn simulated(arguments: &PredictiveArguments, path: &Path) -> Result<Predicted, 
         return Err(Failure::Usage("-n: ask for at least 1 draw".to_owned()));
     }
     let posterior = Posterior::load(path)?;
-    let observed = observations::read(
-        &posterior,
-        &ObservationArguments { observed: arguments.conditions().cloned(), at: arguments.at.clone() },
-    )?;
+    let flags = ObservationArguments { observed: arguments.conditions().cloned(), at: arguments.at.clone() };
+    let observed = observations::read(&posterior, &flags, &arguments.tables.options())?;
     let row = match arguments.row {
         None if observed.count == 1 => 0,
         None => {
@@ -137,7 +135,11 @@ fn simulated(arguments: &PredictiveArguments, path: &Path) -> Result<Predicted, 
             })
         })
         .collect::<Result<Vec<usize>, Failure>>()?;
-    let truth = arguments.truth.as_ref().map(|text| point("--truth", text, &parameters)).transpose()?;
+    let truth = arguments
+        .truth
+        .as_ref()
+        .map(|text| point("--truth", text, &parameters, &arguments.tables.options()))
+        .transpose()?;
     let draws = posterior.sample(given, 1, arguments.n, arguments.seed, &SampleSettings::default())?;
     let draws = Table::new(targets.to_vec(), draws.values)?.select_columns(&places);
     let values = outputs(simulator, &draws, arguments.seed, stop)?;
@@ -152,9 +154,10 @@ fn simulated(arguments: &PredictiveArguments, path: &Path) -> Result<Predicted, 
     model.tell_restarts();
     // The observed table may hold outputs that the model is not conditional on.
     let others = arguments.conditions().and_then(|path| {
-        let have = column_names(path).ok()?;
+        let options = arguments.tables.options();
+        let have = column_names(path, &options).ok()?;
         let shared: Vec<String> = names.iter().filter(|name| have.contains(name)).cloned().collect();
-        let table = load(path, None, Missing::Fail, |_| Ok(shared.clone())).ok()?;
+        let table = load(path, None, &options, |_| Ok(shared.clone())).ok()?;
         let values = table.values.chunks_exact(shared.len().max(1)).nth(row)?.to_vec();
         Some((shared, values))
     });

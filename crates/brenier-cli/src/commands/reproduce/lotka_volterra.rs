@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use brenier::abc::{AbcCheckpoint, AbcControl, AbcSettings, AbcStop};
-use brenier::data::{self, Output, ReadOptions, Table, write_bytes};
+use brenier::data::{self, Encoding, Output, ReadOptions, Table, write_bytes};
 use brenier::diagnose::Comparison;
 use brenier::map::{Method, SampleSettings};
 use brenier::report::{Curve, CurvePlot, DOTS_PER_INCH, PictureSize, write_picture};
@@ -199,7 +199,8 @@ fn observed(arguments: &LvArguments) -> Result<Vec<LvObservation>, Failure> {
         .map(|(which, &truth)| match arguments.observed.get(which) {
             None => Ok(LvObservation::simulate(truth, OBSERVED_SEED.wrapping_add(arguments.seed))?),
             Some(path) => {
-                let table = observations::columns(path, ReadOptions::default(), &names)?;
+                let table =
+                    observations::columns(path, &ReadOptions::default(), &names, &Encoding::default())?;
                 match table.rows() {
                     1 => Ok(LvObservation { summaries: table.row(0).to_vec(), truth, path: None }),
                     rows => {
