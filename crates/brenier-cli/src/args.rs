@@ -36,7 +36,7 @@ Exit codes:
        result yet (simulate, abc, a fit before its first validation): re-run
        the same command with --resume to continue
 
-Results go to standard output, everything else to standard error. A file that a command reads is never
+Results go to standard output, everything else to standard error. A file that a command reads is never \
 overwritten: an output that is an input or another output of the same command is refused.
 
 Try it without any data:  brenier demo";

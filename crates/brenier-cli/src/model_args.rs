@@ -45,13 +45,18 @@ A prior file declares every parameter:
   low = 0.01
   high = 10.0
 Other kinds and their keys:
-  uniform           low, high            exponential          rate or mean
-  normal            mean, sd             gamma                shape, scale or rate
-  log-normal        log_mean, log_sd     beta                 alpha, beta
-  half-normal       sd                   integer-uniform      low, high
-  truncated-normal  mean, sd, low, high  multivariate-normal  names, mean, covariance
-  student-t         df, location, scale  dirichlet            names, concentration
-                                         table                file, columns
+  uniform, integer-uniform    low, high
+  normal                      mean, sd
+  log-normal                  log_mean, log_sd
+  half-normal                 sd
+  truncated-normal            mean, sd, low, high
+  student-t                   df, location, scale
+  exponential                 rate or mean
+  gamma                       shape, scale or rate
+  beta                        alpha, beta
+  dirichlet                   names, concentration
+  multivariate-normal         names, mean, covariance
+  table                       file, columns
 
 A program of your own reads standard input and answers each line with one line, flushed:
   brenier 1 rate …          outputs NAME…                    once, at the start

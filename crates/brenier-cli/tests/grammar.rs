@@ -138,13 +138,13 @@ fn drop_missing_is_advised_where_it_exists() {
     succeed(here, &format!("fit data.csv {SMALL} --out m.brenier"));
     fs::write(here.join("hole.csv"), "y1,y2,x1,x2\n1,,1,1\n").unwrap();
     refuse(here, "density m.brenier hole.csv", 2, &["hole.csv", "row 1", "y2", "--drop-missing"]);
-    let output = run(here, "sample m.brenier --observed hole.csv");
+    refuse(here, "sample m.brenier --observed hole.csv", 2, &["row 1", "fill it in", "--drop-missing"]);
+    // A prior's table is read without flags of its own.
+    fs::write(here.join("prior.toml"), "[[prior]]\nkind = \"table\"\nfile = \"hole.csv\"\n").unwrap();
+    let output = run(here, "simulate --command cat --prior prior.toml -n 5 --out t.csv");
     let text = stderr(&output);
     assert_eq!(output.status.code(), Some(2));
-    assert!(
-        text.contains("row 1") && text.contains("fill it in") && !text.contains("--drop-missing"),
-        "{text}"
-    );
+    assert!(text.contains("fill it in") && !text.contains("--drop-missing"), "{text}");
 }
 
 #[test]

@@ -55,7 +55,6 @@ pub struct FitSettings {
     pub given: Option<Selection>,
     /// Those of the given columns that hold categories. [`fit()`] sees numbers only: whoever reads the table encodes
     /// them, see [`Encoding`](crate::data::Encoding), and lets the model know ([`Posterior::with_encoding`]).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub categorical: Option<Selection>,
     /// Supports of columns, as in `rate=log`, `p=interval(0,1)` or `x1..x4=log`; the last for a column counts.
     pub support: Vec<SupportRule>,

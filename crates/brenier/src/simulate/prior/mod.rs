@@ -310,8 +310,11 @@ impl Prior {
                 self.parts.push(Part::simplex(concentration));
             }
             PriorBlock::Table { file, columns } => {
-                let table = read(&folder.join(file), &ReadOptions::default(), |names| match columns {
-                    Some(columns) => columns.resolve(names),
+                let path = folder.join(file);
+                let table = read(&path, &ReadOptions::default(), |names| match columns {
+                    Some(columns) => {
+                        columns.resolve(names).map_err(|error| Error::table(&path, error.to_string()))
+                    }
                     None => Ok((0..names.len()).collect()),
                 })?
                 .table;
