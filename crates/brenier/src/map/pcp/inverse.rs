@@ -3,7 +3,8 @@
 //! **Newton** (default) minimises φ(x) = G(x) − zᵀx with the Hessian at hand ([`newton`](super::newton)). Rows run
 //! together, one evaluation per round, and drop out as they converge. The first rounds are in single precision; once a
 //! row is close, double-precision gradients (two columns of product per row instead of n + 2) polish it with the factor
-//! already at hand, and certify the residual. Rows that do not contract continue with Newton in double precision.
+//! already at hand, and certify the residual. Rows that do not contract continue with Newton in double precision, and
+//! the rare row that it leaves unsolved is tried again by L-BFGS.
 //!
 //! **L-BFGS** with a strong Wolfe line search on φ, the paper's choice, in double precision: kept for comparison. Rows
 //! that it cannot finish are finished by Newton.
@@ -57,7 +58,7 @@ pub struct InverseSettings {
     pub solver: Solver,
     /// Largest ‖∇G − z‖∞ that counts as solved.
     pub tolerance: f64,
-    /// Evaluations of the map that a row may take.
+    /// Evaluations of the map that a row may take with one solver.
     pub max_iterations: u32,
     /// Arithmetic of the Newton solver.
     pub precision: Precision,
@@ -157,14 +158,7 @@ impl PcpInverter {
         }
         let given = &given[..observations * m];
         let fine = self.fine.context_records(given, observations);
-        let mut answer = Answer {
-            x: vec![0.0; count * n],
-            inversion: Inversion {
-                iterations: vec![0; count],
-                residuals: vec![f64::INFINITY; count],
-                unsolved: Vec::new(),
-            },
-        };
+        let mut answer = Answer::new(count, n);
         match (settings.solver, settings.precision) {
             (Solver::Lbfgs, _) => self.lbfgs(z, &fine, observation, settings, &mut answer),
             (Solver::Newton, Precision::Double) => {
@@ -183,13 +177,42 @@ impl PcpInverter {
                 self.finish(&mut rows, &fine, settings, &mut answer);
             }
         }
+        if settings.solver == Solver::Newton {
+            self.retry(z, &fine, observation, settings, &mut answer);
+        }
+        let unsolved = answer.unsolved(settings.tolerance);
         let Answer { x, mut inversion } = answer;
-        let residuals = (0..).zip(&inversion.residuals);
-        inversion.unsolved = residuals
-            .filter(|(_, residual)| !(**residual <= settings.tolerance))
-            .map(|(row, _)| row)
-            .collect();
+        inversion.unsolved = unsolved;
         Ok((x, inversion))
+    }
+
+    /// About one draw in a million ends where Newton's line search can no longer tell better from worse: L-BFGS tries it
+    /// again from the start.
+    fn retry(
+        &self,
+        z: &[f64],
+        records: &[f64],
+        observation: &[u32],
+        settings: &InverseSettings,
+        answer: &mut Answer,
+    ) {
+        let n = self.fine.layout.shape.target;
+        let left = answer.unsolved(settings.tolerance);
+        if left.is_empty() {
+            return;
+        }
+        let rows = || left.iter().map(|&row| row as usize);
+        let own: Vec<f64> = rows().flat_map(|row| &z[row * n..(row + 1) * n]).copied().collect();
+        let at: Vec<u32> = rows().map(|row| observation[row]).collect();
+        let mut again = Answer::new(left.len(), n);
+        self.lbfgs(&own, records, &at, settings, &mut again);
+        for (place, row) in rows().enumerate() {
+            answer.inversion.iterations[row] += again.inversion.iterations[place];
+            if again.inversion.residuals[place] < answer.inversion.residuals[row] {
+                answer.inversion.residuals[row] = again.inversion.residuals[place];
+                answer.x[row * n..(row + 1) * n].copy_from_slice(&again.x[place * n..(place + 1) * n]);
+            }
+        }
     }
 
     /// Takes the step at hand of every row that came close in single precision, and polishes it.
@@ -310,6 +333,21 @@ struct Answer {
 }
 
 impl Answer {
+    fn new(count: usize, n: usize) -> Self {
+        let inversion = Inversion {
+            iterations: vec![0; count],
+            residuals: vec![f64::INFINITY; count],
+            unsolved: Vec::new(),
+        };
+        Self { x: vec![0.0; count * n], inversion }
+    }
+
+    /// The rows that are not solved to the tolerance, in order.
+    fn unsolved(&self, tolerance: f64) -> Vec<u32> {
+        let rows = (0..).zip(&self.inversion.residuals);
+        rows.filter(|(_, residual)| !(**residual <= tolerance)).map(|(row, _)| row).collect()
+    }
+
     fn take(&mut self, rows: &Rows, row: usize) {
         let (n, id) = (rows.n, rows.id[row] as usize);
         self.x[id * n..(id + 1) * n].copy_from_slice(&rows.x[row * n..(row + 1) * n]);
