@@ -51,7 +51,7 @@ fn is_ignored(signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     match mask.map(|mask| u64::from_str_radix(mask.trim(), 16)) {
         Some(Ok(mask)) => mask >> (signal - 1) & 1 == 1,
-        // No such file outside of Linux: under nohup nothing is connected to a terminal.
+        // No such file outside Linux: under nohup nothing is connected to a terminal.
         _ => {
             let (input, output, error) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
             !(input.is_terminal() || output.is_terminal() || error.is_terminal())

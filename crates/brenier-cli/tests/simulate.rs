@@ -186,7 +186,7 @@ fn killing_a_worker_loses_no_row() {
     let here = folder.path();
     let child = spawn(here, "-n 300 --threads 2 --out t.csv");
     let partial = here.join("t.csv.partial");
-    // Two workers with their rows done, each replaced by one that does some more: 250 rows at the most.
+    // Two workers with their rows done, each replaced by one that does some more: at most 250 rows.
     for step in 1..=3 {
         wait_until(|| size(&partial) > step * 700);
         // A worker that was listed may be gone by the time it is killed.

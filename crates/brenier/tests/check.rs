@@ -288,7 +288,7 @@ fn the_page_escapes_names_and_gives_every_picture_words() {
     assert!(count("<table") == count("class=\"caption\"") && count("<h2") >= 6);
 }
 
-/// A wide map of few rows, which it learns by heart: the training rows, the validation rows, and the model.
+/// A wide map that overfits few rows: the training rows, the validation rows, and the model.
 fn overfitted() -> (Table, Vec<u32>, Vec<u32>, Posterior) {
     let table = demo::simulate(130, 0);
     let (train, valid): (Vec<u32>, Vec<u32>) = (0..130).partition(|row| row % 4 != 0);

@@ -269,7 +269,7 @@ impl Law {
         }
     }
 
-    /// The support of a map that never draws outside of the prior.
+    /// The support of a map that never draws outside the prior.
     pub(super) fn support(&self) -> Support {
         match *self {
             Law::Uniform { low, high } => Support::Interval { low, high },
