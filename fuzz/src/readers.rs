@@ -182,7 +182,7 @@ pub fn prior(bytes: &[u8]) {
             if prior.has_density() {
                 assert!(!prior.log_density(&u).is_nan() || theta.iter().any(|value| !value.is_finite()));
             }
-            prior.from_coordinates(&u, &mut theta);
+            prior.at_coordinates(&u, &mut theta);
         }
         assert_eq!(prior.supports().len(), prior.dim());
         assert_eq!(prior.coordinate_names().len(), prior.dim());

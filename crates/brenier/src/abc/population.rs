@@ -114,7 +114,7 @@ impl Population {
         let mut values = Vec::with_capacity(self.len() * names.len());
         let mut theta = vec![0.0; prior.dim()];
         for (i, u) in self.coordinates.chunks_exact(self.dim).enumerate() {
-            prior.from_coordinates(u, &mut theta);
+            prior.at_coordinates(u, &mut theta);
             values.extend_from_slice(&theta);
             values.extend([self.weights[i], self.distances[i]]);
         }

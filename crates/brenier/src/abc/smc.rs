@@ -315,7 +315,7 @@ impl<S: Simulator + ?Sized> Problem<'_, S> {
                             "10000 proposals one after the other lie outside the prior: ask for more particles".into(),
                         ));
                     }
-                    prior.from_coordinates(u, theta);
+                    prior.at_coordinates(u, theta);
                 }
             }
         }

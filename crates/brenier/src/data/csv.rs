@@ -485,13 +485,13 @@ mod tests {
                 error.contains("row 2 (line 3), column \"a\"") && error.contains("remove the row"),
                 "{error}"
             );
-            let read = dropping(text.as_ref());
+            let read = dropping(&text);
             assert_eq!(read.dropped_rows, 1);
             assert_eq!(read.table.values(), [1.0, 2.0, 5.0, 6.0]);
         }
         // The second column may hold the gap, too, and text before a gap is still an error.
         let text = "a,b\n1,NA\n2,3\n";
-        let read = dropping(text.as_ref());
+        let read = dropping(text);
         assert_eq!(read.table.values(), [2.0, 3.0]);
     }
 

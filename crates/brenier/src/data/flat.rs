@@ -146,7 +146,7 @@ impl FlatWriter {
             })
             .collect();
         let directory_length = 4 + 2 * fields.len();
-        while (self.bytes.len() + directory_length) % 8 != 0 {
+        while !(self.bytes.len() + directory_length).is_multiple_of(8) {
             self.bytes.push(0);
         }
         self.bytes.extend((directory_length as u16).to_le_bytes());
@@ -190,7 +190,7 @@ impl FlatWriter {
     /// Writes a vector of `count` structs that consist of `numbers`, at which the offset at `place` points.
     pub(super) fn structs(&mut self, place: usize, count: usize, numbers: impl IntoIterator<Item = i64>) {
         self.align(4);
-        if self.bytes.len() % 8 == 0 {
+        if self.bytes.len().is_multiple_of(8) {
             self.bytes.extend([0; 4]);
         }
         self.point(place);

@@ -293,7 +293,7 @@ impl Buffers {
                 })
             }
             ColumnReader::Int96ColumnReader(source) => {
-                deal(source, count, levels, &mut self.moments, slots, |value| seconds(value))
+                deal(source, count, levels, &mut self.moments, slots, seconds)
             }
             _ => Err(ParquetError::General("a column changed its type".into())),
         }?;

@@ -64,6 +64,9 @@ pub struct InverseSettings {
     pub precision: Precision,
 }
 
+/// The points of some rows, with the residual and the evaluations of each.
+type Solved = (Vec<f64>, Vec<(f64, u32)>);
+
 impl Default for InverseSettings {
     fn default() -> Self {
         Self { solver: Solver::Newton, tolerance: 1e-6, max_iterations: 500, precision: Precision::Mixed }
@@ -260,7 +263,7 @@ impl PcpInverter {
         let map = &self.fine;
         let (n, stride) = (map.layout.shape.target, map.layout.record);
         let inputs = z.par_chunks(ROWS * n).zip(observation.par_chunks(ROWS));
-        let found: Vec<(Vec<f64>, Vec<(f64, u32)>)> = inputs
+        let found: Vec<Solved> = inputs
             .map_init(
                 || Shard::new(map, ROWS, false),
                 |shard, (z, observation)| {

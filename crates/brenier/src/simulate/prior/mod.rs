@@ -388,12 +388,12 @@ impl Prior {
     }
 
     /// θ from its coordinates.
-    pub fn from_coordinates(&self, u: &[f64], theta: &mut [f64]) {
+    pub fn at_coordinates(&self, u: &[f64], theta: &mut [f64]) {
         let (mut u, mut theta) = (u, theta);
         for part in &self.parts {
             let (own, others) = u.split_at(part.coordinates());
             let (target, rest) = std::mem::take(&mut theta).split_at_mut(part.width());
-            part.from_coordinates(own, target);
+            part.at_coordinates(own, target);
             (u, theta) = (others, rest);
         }
     }

@@ -67,7 +67,7 @@ impl Part {
         }
     }
 
-    pub(super) fn from_coordinates(&self, u: &[f64], theta: &mut [f64]) {
+    pub(super) fn at_coordinates(&self, u: &[f64], theta: &mut [f64]) {
         match self {
             Part::Law(law) => theta[0] = law.parameter(u[0]),
             Part::Simplex { .. } => {

@@ -97,7 +97,7 @@ fn densities_integrate_to_one_and_vanish_outside() {
     prior.to_coordinates(&theta, &mut u);
     assert!(prior.log_density(&u).is_finite());
     let mut back = [0.0; 5];
-    prior.from_coordinates(&u, &mut back);
+    prior.at_coordinates(&u, &mut back);
     assert!(theta.iter().zip(&back).all(|(a, b)| (a - b).abs() < 1e-12));
     for (i, out) in [(0, 3.1), (0, -1.1), (1, 2.31), (1, -2.31)] {
         let mut outside = u;
@@ -355,7 +355,7 @@ fn every_density_integrates_to_one_and_has_the_moments() {
             let density = prior.log_density(&[u]).exp() * weight;
             if density > 0.0 {
                 let mut theta = [0.0];
-                prior.from_coordinates(&[u], &mut theta);
+                prior.at_coordinates(&[u], &mut theta);
                 whole += density;
                 first += density * theta[0];
             }
@@ -386,7 +386,7 @@ fn a_simplex_has_its_moments_and_a_density_on_all_but_the_last() {
         prior.draw(&mut rng, &mut theta);
         assert!((theta[..3].iter().sum::<f64>() - 1.0).abs() < 1e-14);
         prior.to_coordinates(&theta, &mut u);
-        prior.from_coordinates(&u, &mut back);
+        prior.at_coordinates(&u, &mut back);
         assert!(theta.iter().zip(&back).all(|(a, b)| (a - b).abs() < 1e-14));
         sums.iter_mut().zip(&theta).for_each(|(sum, value)| *sum += value / f64::from(count));
     }
@@ -430,7 +430,7 @@ fn integers_are_drawn_as_such_and_proposals_are_rounded() {
     assert!(seen[..2] == [0, 0] && seen[2..].iter().all(|&count| count > 800), "{seen:?}");
     for (u, k) in [(1.6, 2.0), (2.4, 2.0), (3.5, 4.0), (4.5, 4.0)] {
         let mut theta = [0.0];
-        prior.from_coordinates(&[u], &mut theta);
+        prior.at_coordinates(&[u], &mut theta);
         assert_eq!(theta[0], k);
     }
     assert_eq!(prior.log_density(&[4.6]), f64::NEG_INFINITY);
