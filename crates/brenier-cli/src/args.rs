@@ -7,8 +7,7 @@ use std::str::FromStr;
 use brenier::data::{Decimal, Format, Missing, ReadOptions, Selection, SplitProtocol};
 use brenier::diagnose::Bandwidth;
 use brenier::map::Method;
-use brenier::map::cot::CotSettings;
-use brenier::map::pcp::{Convexity, Initialisation, OutputActivation, Precision, Solver};
+use brenier::map::pcp::{Precision, Solver};
 use brenier::train::Schedule;
 use brenier::transform::{PcaSettings, Scaling, SupportRule};
 use brenier::tune::TuneSettings;
@@ -20,6 +19,7 @@ use serde::de::DeserializeOwned;
 use crate::check_args::{
     CALIBRATE_HELP, CHECK_HELP, CalibrateArguments, CheckArguments, REPORT_HELP, ReportArguments,
 };
+use crate::method_args::{MethodFlags, method};
 use crate::model_args::{ABC_HELP, AbcArguments, SIMULATE_HELP, SimulateArguments};
 use crate::plot_args::{PLOT_HELP, PlotCommand};
 use crate::reproduce_args::{REPRODUCE_HELP, ReproduceCommand};
@@ -508,44 +508,10 @@ pub(crate) struct SettingFlags {
     pca: Option<PcaSettings>,
 
     /// Kind of map [default: pcp-map]
-    #[arg(long, help_heading = "Map", value_parser = one_of::<Method>(&["pcp-map", "cot-flow"]))]
+    #[arg(long, help_heading = "Map", value_parser = method())]
     method: Option<Method>,
-    /// Width of the layers that carry the target; COT-Flow: of every layer [default: by the table]
-    #[arg(long, value_name = "N", help_heading = "Map")]
-    feature_width: Option<usize>,
-    /// PCP-Map: width of the layers that carry the given columns [default: the feature width]
-    #[arg(long, value_name = "N", help_heading = "Map")]
-    context_width: Option<usize>,
-    /// Number of hidden layers [default: 2]
-    #[arg(long, value_name = "N", help_heading = "Map")]
-    depth: Option<usize>,
-    /// PCP-Map: activation of the network's output [default: identity]
-    #[arg(long, help_heading = "Map", value_parser = one_of::<OutputActivation>(&["identity", "softplus"]))]
-    output_activation: Option<OutputActivation>,
-    /// PCP-Map: how the parameters start [default: balanced]
-    #[arg(long, help_heading = "Map", value_parser = one_of::<Initialisation>(&["balanced", "authors"]))]
-    initialisation: Option<Initialisation>,
-    /// PCP-Map: network where nothing is given, as in the first block of --joint [default: full]
-    #[arg(long, help_heading = "Map", value_parser = one_of::<Convexity>(&["full", "augmented", "partial"]))]
-    unconditional: Option<Convexity>,
-    /// COT-Flow: widths of a tanh network that embeds the given columns, as in 128,128,64 [default: none]
-    #[arg(long, value_name = "N,…", value_delimiter = ',', help_heading = "Map")]
-    embedding: Option<Vec<usize>>,
-    /// COT-Flow: Runge-Kutta steps from data to reference while training [default: 8]
-    #[arg(long, value_name = "N", help_heading = "Map")]
-    time_steps: Option<usize>,
-    /// COT-Flow: Runge-Kutta steps of validation, densities and draws [default: 32]
-    #[arg(long, value_name = "N", help_heading = "Map")]
-    evaluation_steps: Option<usize>,
-    /// COT-Flow: weight of the transport cost beside the mean NLL
-    #[arg(long, value_name = "WEIGHT", help_heading = "Map", conflicts_with = "authors_alphas")]
-    alpha_transport: Option<f64>,
-    /// COT-Flow: weight of the Hamilton-Jacobi-Bellman penalty
-    #[arg(long, value_name = "WEIGHT", help_heading = "Map", conflicts_with = "authors_alphas")]
-    alpha_hjb: Option<f64>,
-    /// COT-Flow: both weights as the paper's programs state them (transport + C·NLL + R·HJB)
-    #[arg(long, value_name = "C,R", value_parser = pair, help_heading = "Map")]
-    authors_alphas: Option<[f64; 2]>,
+    #[command(flatten)]
+    map: MethodFlags,
 
     /// Seed of split, initial weights and batches [default: 0]
     #[arg(long, value_name = "N", help_heading = "Training")]
@@ -594,7 +560,7 @@ pub(crate) struct SettingFlags {
 
 impl SettingFlags {
     /// Lays the flags over `settings`.
-    pub(crate) fn overlay(self, settings: &mut FitSettings) {
+    pub(crate) fn overlay(self, settings: &mut FitSettings) -> brenier::Result<()> {
         fn set<T>(slot: &mut T, flag: Option<T>) {
             if let Some(value) = flag {
                 *slot = value;
@@ -613,24 +579,8 @@ impl SettingFlags {
         set(&mut settings.scaling, self.scaling);
         fill(&mut settings.pca, self.pca);
         settings.joint |= self.joint;
-        set(&mut settings.method, self.method);
         set(&mut settings.seed, self.seed);
-        let network = &mut settings.network;
-        fill(&mut network.feature_width, self.feature_width);
-        fill(&mut network.context_width, self.context_width);
-        fill(&mut network.depth, self.depth);
-        set(&mut network.output, self.output_activation);
-        set(&mut network.initialisation, self.initialisation);
-        fill(&mut network.unconditional, self.unconditional);
-        set(&mut network.embedding, self.embedding);
-        let flow = &mut settings.flow;
-        set(&mut flow.time_steps, self.time_steps);
-        set(&mut flow.evaluation_steps, self.evaluation_steps);
-        set(&mut flow.alpha_transport, self.alpha_transport);
-        set(&mut flow.alpha_hjb, self.alpha_hjb);
-        if let Some([c, r]) = self.authors_alphas {
-            (flow.alpha_transport, flow.alpha_hjb) = CotSettings::from_authors(c, r);
-        }
+        self.map.overlay(self.method, settings)?;
         let train = &mut settings.train;
         fill(&mut train.batch_size, self.batch_size);
         fill(&mut train.learning_rate, self.learning_rate);
@@ -645,6 +595,7 @@ impl SettingFlags {
         set(&mut train.max_valid_rows, self.max_valid_rows);
         set(&mut train.adam.weight_decay, self.weight_decay);
         fill(&mut train.minutes, self.minutes);
+        Ok(())
     }
 }
 
@@ -973,15 +924,6 @@ pub(crate) fn with_json_files(arguments: impl Iterator<Item = OsString>) -> Vec<
         }
     }
     joined
-}
-
-/// Two numbers with a comma between them, the first above zero.
-fn pair(text: &str) -> Result<[f64; 2], String> {
-    let numbers: Option<Vec<f64>> = text.split(',').map(|part| part.trim().parse().ok()).collect();
-    match numbers.as_deref() {
-        Some(&[c, r]) if c > 0.0 && r >= 0.0 && c.is_finite() && r.is_finite() => Ok([c, r]),
-        _ => Err("write two numbers as in 20,4, the first above 0".to_owned()),
-    }
 }
 
 /// Parses one of `names` into the library's type by the spelling that TOML uses too.

@@ -166,8 +166,7 @@ fn flags_and_settings_files_have_the_same_names() {
         for argument in command.get_arguments() {
             let heading = argument.get_help_heading().unwrap_or_default();
             let Some(flag) = argument.get_long() else { continue };
-            // Both weights at once, as another program has them.
-            if matches!(heading, "Columns" | "Map" | "Training" | "Search") && flag != "authors-alphas" {
+            if matches!(heading, "Columns" | "Map" | "Training" | "Search") {
                 assert!(keys(&flag.replace('-', "_")), "{name}: --{flag} is no key of a settings file");
             }
         }

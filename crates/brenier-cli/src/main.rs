@@ -10,6 +10,7 @@ mod files;
 mod grammar;
 mod interrupt;
 mod lock;
+mod method_args;
 mod model_args;
 mod models;
 mod observations;

@@ -6,7 +6,7 @@ use brenier::map::Method;
 use brenier::reproduce::UciSettings;
 use clap::{Args, Subcommand};
 
-use crate::args::one_of;
+use crate::method_args::method;
 
 pub(crate) const REPRODUCE_HELP: &str = "\
 Examples:
@@ -67,8 +67,8 @@ pub(crate) struct LvArguments {
     /// Simulations to train on, one or more sizes
     #[arg(short = 'n', long, value_name = "N,…", value_delimiter = ',', default_values_t = [50_000, 500_000])]
     pub(crate) rows: Vec<u64>,
-    /// Methods [default: both]
-    #[arg(long, value_name = "METHOD,…", value_delimiter = ',', value_parser = one_of::<Method>(&["pcp-map", "cot-flow"]))]
+    /// Methods [default: those of the paper]
+    #[arg(long, value_name = "METHOD,…", value_delimiter = ',', value_parser = method())]
     method: Vec<Method>,
     /// Observed summaries, two tables of one row: at θ = (0.01, 0.5, 1, 0.01) and at (0.02, 0.02, 0.02, 0.02)
     /// [default: simulated ones]
@@ -99,10 +99,15 @@ pub(crate) struct LvArguments {
 
 impl LvArguments {
     pub(crate) fn methods(&self) -> Vec<Method> {
-        match self.method.as_slice() {
-            [] => vec![Method::PcpMap, Method::CotFlow],
-            methods => methods.to_vec(),
-        }
+        chosen(&self.method)
+    }
+}
+
+/// The methods named, or those of the paper.
+fn chosen(methods: &[Method]) -> Vec<Method> {
+    match methods {
+        [] => Method::published().collect(),
+        methods => methods.to_vec(),
     }
 }
 
@@ -111,9 +116,9 @@ pub(crate) struct UciArguments {
     /// Data sets [default: all six]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub(crate) dataset: Vec<String>,
-    /// Methods [default: both]
-    #[arg(long, value_name = "METHOD,…", value_delimiter = ',', value_parser = one_of::<Method>(&["pcp-map", "cot-flow"]))]
-    pub(crate) method: Vec<Method>,
+    /// Methods [default: those of the paper]
+    #[arg(long, value_name = "METHOD,…", value_delimiter = ',', value_parser = method())]
+    method: Vec<Method>,
     /// Folder with the tables as NAME.csv [default: OUT/data, fetched from the UCI archive]
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
@@ -147,6 +152,10 @@ pub(crate) struct UciArguments {
 }
 
 impl UciArguments {
+    pub(crate) fn methods(&self) -> Vec<Method> {
+        chosen(&self.method)
+    }
+
     pub(crate) fn protocol(&self) -> UciSettings {
         UciSettings {
             exact: self.exact_protocol,

@@ -86,10 +86,10 @@ fn settings_files_take_the_flags_names_and_say_where_a_key_belongs() {
     succeed(here, &line);
     for (text, words) in [
         ("batch_size = 64\n", ["fit.toml", "line 1", "batch_size belongs in [train]"]),
-        ("[train]\nfeature_width = 8\n", ["fit.toml", "line 2", "feature_width belongs in [network]"]),
+        ("[train]\nfeature_width = 8\n", ["fit.toml", "line 2", "feature_width belongs in [method]"]),
         ("[train]\nweight-decay = 8\n", ["fit.toml", "line 2", "weight_decay belongs in [train.adam]"]),
         ("[network]\nseed = 8\n", ["fit.toml", "line 2", "seed belongs at the top of the file"]),
-        ("output_activation = \"softplus\"\n", ["fit.toml", "line 1", "belongs in [network]"]),
+        ("output_activation = \"softplus\"\n", ["fit.toml", "line 1", "belongs in [method]"]),
         ("[train]\nbatch = 8\n", ["fit.toml", "line 2", "unknown field `batch`"]),
     ] {
         fs::write(here.join("fit.toml"), text).unwrap();

@@ -69,7 +69,7 @@ fn spaces_are_printed_and_mistakes_refused() {
     let folder = folder();
     let here = folder.path();
     let space = succeed(here, "tune --method cot-flow --space uci --print-space");
-    assert!(space.contains("authors = [-1, 3]") && space.contains("time_steps = [8, 16]"), "{space}");
+    assert!(space.contains("exp_uniform = [-1, 3]") && space.contains("time_steps = [8, 16]"), "{space}");
     fs::write(here.join("space.toml"), "[train]\nbatches = [3]\n").unwrap();
     let line = "tune data.csv --target x1 --given y1 --out m.brenier";
     refuse(here, &format!("{line} --space space.toml"), 2, &["space", "batches"]);

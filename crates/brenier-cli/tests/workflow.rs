@@ -326,7 +326,7 @@ fn a_flow_goes_through_every_command() {
     succeed(here, &format!("fit data.csv {SMALL} --method cot-flow --authors-alphas 20,4 --out a.brenier"));
     assert!(succeed(here, "info a.brenier").contains("transport 0.05, HJB 0.2"));
     // What belongs to one method is refused for the other, and said so.
-    refuse(here, "sample f.brenier --at y1=0,y2=0 --tolerance 1e-8", 2, &["--steps"]);
+    refuse(here, "sample f.brenier --at y1=0,y2=0 --tolerance 1e-8", 2, &["tolerance", "COT-Flow"]);
     refuse(here, "sample f.brenier --at y1=0,y2=0 --steps 0", 2, &["steps"]);
     refuse(here, &format!("fit data.csv {SMALL} --time-steps 4 --out x.brenier"), 2, &["cot-flow"]);
     refuse(
@@ -336,7 +336,7 @@ fn a_flow_goes_through_every_command() {
         &["context_width", "pcp-map"],
     );
     succeed(here, &format!("fit data.csv {SMALL} --out p.brenier"));
-    refuse(here, "sample p.brenier --at y1=0,y2=0 --steps 4", 2, &["steps", "COT-Flow"]);
+    refuse(here, "sample p.brenier --at y1=0,y2=0 --steps 4", 2, &["steps", "PCP-Map"]);
     refuse(here, "straightness p.brenier --at y1=0,y2=0", 2, &["PCP-Map"]);
 }
 

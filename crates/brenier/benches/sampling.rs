@@ -11,11 +11,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use brenier::data::Table;
+use brenier::map::Method;
 use brenier::map::SampleSettings;
 use brenier::map::cot::{CotMap, CotSettings, CotShape};
-use brenier::map::pcp::InverseSettings;
 use brenier::train::{Silent, TrainSettings};
-use brenier::{FitControl, FitSettings, NetworkSettings, fit};
+use brenier::{FitControl, FitSettings, fit};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
@@ -95,7 +95,7 @@ fn newton(pool: &rayon::ThreadPool, threads: usize, repeats: u64) {
     let settings = FitSettings {
         target: Some("x1..x4".parse().unwrap()),
         given: Some("y1..y9".parse().unwrap()),
-        network: NetworkSettings { feature_width: Some(128), depth: Some(2), ..Default::default() },
+        method: Method::PcpMap.defaults().with("feature_width", 128).unwrap(),
         train: TrainSettings { batch_size: Some(256), epochs: 10, ..Default::default() },
         ..Default::default()
     };
@@ -105,10 +105,7 @@ fn newton(pool: &rayon::ThreadPool, threads: usize, repeats: u64) {
     let posterior = pool.install(|| fit(table, &settings, control)).unwrap().posterior;
     let observation = statistics(&[0.5, -0.8, 0.3, 1.0], &mut rng);
     for tolerance in [1e-6, 1e-10, 1e-3] {
-        let inverse = SampleSettings {
-            inverse: InverseSettings { tolerance, ..Default::default() },
-            ..Default::default()
-        };
+        let inverse = SampleSettings { tolerance: Some(tolerance), ..Default::default() };
         let mut times = Vec::new();
         let mut last = None;
         for seed in 0..repeats {

@@ -85,8 +85,9 @@ fn main() {
             (Solver::Newton, Precision::Double),
             (Solver::Lbfgs, Precision::Double),
         ] {
-            let inverse = InverseSettings { solver, precision, ..Default::default() };
-            report(name, &model, &observed, draws, SampleSettings { inverse, ..Default::default() });
+            let (solver, precision) = (Some(solver), Some(precision));
+            let settings = SampleSettings { solver, precision, ..Default::default() };
+            report(name, &model, &observed, draws, settings);
         }
     }
 }
@@ -103,7 +104,7 @@ fn report(name: &str, model: &Posterior, observed: &[f64], draws: usize, setting
         most = found.iterations.iter().fold(most, |most, count| most.max(*count));
         sum += found.iterations.iter().map(|&count| u64::from(count)).sum::<u64>();
     }
-    let InverseSettings { solver, precision, .. } = settings.inverse;
+    let InverseSettings { solver, precision, .. } = settings.inverse();
     println!(
         "| {name} | {} | {} | {unsolved} of {draws} | {worst:.1e} | {:.1} | {most} | {:.1} |",
         format!("{solver:?}").to_lowercase(),

@@ -58,7 +58,7 @@ pub mod transform;
 pub mod tune;
 
 pub use error::{Error, Result};
-pub use fit::{FitControl, FitSettings, Fitted, NetworkSettings, fit, fit_split};
+pub use fit::{FitControl, FitSettings, Fitted, fit, fit_split};
 pub use kernel::Real;
 pub use posterior::{
     Distance, Draws, Header, JointDraws, JointLogDensities, LogDensities, Mode, ModeSettings, Posterior,

@@ -8,6 +8,7 @@ use brenier::check::{
     Advice, Check, CheckControl, CheckSettings, GapSource, Predictive, Severity, Topic, Trust, check,
 };
 use brenier::data::{Pick, Selection, Table};
+use brenier::map::pcp::PcpSettings;
 use brenier::map::{Method, SampleSettings};
 use brenier::report::{Block, ObservationView, Picture, ReportPage, Section};
 use brenier::simulate::{
@@ -16,7 +17,7 @@ use brenier::simulate::{
 use brenier::statistics::Estimate;
 use brenier::store::{self, Tensor};
 use brenier::train::{Silent, TrainSettings};
-use brenier::{FitControl, FitSettings, NetworkSettings, Posterior, demo, fit, fit_split};
+use brenier::{FitControl, FitSettings, Posterior, demo, fit, fit_split};
 
 fn columns(names: &[&str]) -> Option<Selection> {
     Some(Selection::Columns(names.iter().map(|name| Pick::Name((*name).to_owned())).collect()))
@@ -36,13 +37,13 @@ fn fitted(table: Table, target: &[&str], given: &[&str], epochs: u32, settings: 
 }
 
 fn small() -> FitSettings {
-    let network = NetworkSettings {
+    let method = PcpSettings {
         feature_width: Some(24),
         context_width: Some(24),
         depth: Some(2),
-        ..NetworkSettings::default()
+        ..PcpSettings::default()
     };
-    FitSettings { network, ..FitSettings::default() }
+    FitSettings { method: method.into(), ..FitSettings::default() }
 }
 
 fn demo_model() -> Posterior {
@@ -175,9 +176,8 @@ fn predictives_and_other_fits_take_part() {
 
 #[test]
 fn flows_and_joint_models_are_checked_too() {
-    let flow = FitSettings { method: Method::CotFlow, ..FitSettings::default() };
-    let network = NetworkSettings { feature_width: Some(12), depth: Some(2), ..NetworkSettings::default() };
-    let flow = FitSettings { network, joint: true, ..flow };
+    let method = Method::CotFlow.defaults().with("feature_width", 12).unwrap();
+    let flow = FitSettings { method, joint: true, ..FitSettings::default() };
     let model = fitted(demo::simulate(1500, 0), &["x1", "x2"], &["y"], 4, flow);
     let settings = CheckSettings { pairs: 100, draws: Some(30), ..CheckSettings::default() };
     let found = judged(&model, &demo::simulate(300, 1), &settings);
@@ -295,7 +295,7 @@ fn overfitted() -> (Table, Vec<u32>, Vec<u32>, Posterior) {
     let settings = FitSettings {
         target: columns(&["x1", "x2"]),
         given: columns(&["y"]),
-        network: NetworkSettings { feature_width: Some(48), ..NetworkSettings::default() },
+        method: Method::PcpMap.defaults().with("feature_width", 48).unwrap(),
         // Validated so seldom that the best weights are well past the best.
         train: TrainSettings {
             epochs: 120,

@@ -1,11 +1,13 @@
 //! What every transport map must satisfy, at random parameters: Taylor remainders, round trips, determinants.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use brenier::map::cot::{CotMap, CotSettings, CotShape};
+use std::sync::Arc;
+
+use brenier::map::cot::{CotMap, CotSettings, CotShape, Flow};
 use brenier::map::pcp::{
     Convexity, Initialisation, InverseSettings, OutputActivation, PcpInverter, PcpMap, PcpShape, Solver,
 };
-use brenier::map::{ConditionalMap, Constraint, SampleSettings, Trainable, TrainedMap};
+use brenier::map::{ConditionalMap, Constraint, SampleSettings, Trainable, TransportMap};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
@@ -93,15 +95,16 @@ trait Subject: Sync {
     fn loss_and_gradient(&self, x: &[f64], y: &[f64]) -> (f64, Vec<f64>);
     /// The loss after a move of the parameters.
     fn loss_at(&self, direction: &[f64], step: f64, x: &[f64], y: &[f64]) -> f64;
-    fn trained(&self) -> TrainedMap;
+    fn trained(&self) -> Arc<dyn TransportMap>;
     /// The parameters after five optimiser steps in single precision, as bits.
     fn after_training(&self, x: &[f64], y: &[f64]) -> Vec<u32>;
 }
 
 /// The names a map has for its own single-precision copy.
 trait Single {
-    type Map: Trainable<f32> + Into<TrainedMap>;
+    type Map: Trainable<f32>;
     fn single(&self) -> Self::Map;
+    fn both(&self) -> Arc<dyn TransportMap>;
     fn name(&self) -> String;
 }
 
@@ -109,6 +112,9 @@ impl Single for PcpMap<f64> {
     type Map = PcpMap<f32>;
     fn single(&self) -> Self::Map {
         self.cast()
+    }
+    fn both(&self) -> Arc<dyn TransportMap> {
+        Arc::new(PcpInverter::new(&self.cast()))
     }
     fn name(&self) -> String {
         format!("{:?}", self.shape())
@@ -119,6 +125,9 @@ impl Single for CotMap<f64> {
     type Map = CotMap<f32>;
     fn single(&self) -> Self::Map {
         self.cast()
+    }
+    fn both(&self) -> Arc<dyn TransportMap> {
+        Arc::new(Flow::new(self.cast()))
     }
     fn name(&self) -> String {
         format!("{:?}", self.shape())
@@ -163,8 +172,8 @@ impl<M: Trainable<f64> + Single + Clone> Subject for M {
         moved.loss_and_gradient(x, y).0
     }
 
-    fn trained(&self) -> TrainedMap {
-        self.single().into()
+    fn trained(&self) -> Arc<dyn TransportMap> {
+        self.both()
     }
 
     fn after_training(&self, x: &[f64], y: &[f64]) -> Vec<u32> {

@@ -7,24 +7,21 @@ use brenier::data::Table;
 use brenier::map::{Method, SampleSettings};
 use brenier::simulate::{Outcome, SimulateControl, SimulateSettings, Streams, TwoMoons, run};
 use brenier::train::{Schedule, Silent, Stop, TrainSettings};
-use brenier::{FitControl, FitSettings, ModeSettings, NetworkSettings, Posterior, fit};
+use brenier::{FitControl, FitSettings, ModeSettings, Posterior, fit};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
+/// The methods that can learn any distribution.
 const METHODS: [Method; 2] = [Method::PcpMap, Method::CotFlow];
 
 fn settings(method: Method, target: &str, given: &str) -> FitSettings {
     FitSettings {
-        method,
+        method: method.defaults().with("feature_width", 32).unwrap_or(method.defaults()),
         target: Some(target.parse().unwrap()),
         given: Some(given.parse().unwrap()),
-        network: NetworkSettings { feature_width: Some(32), ..Default::default() },
         // A flow's step costs ten times as much: fewer of them, at a faster rate that falls sooner.
         train: match method {
-            Method::PcpMap => {
-                TrainSettings { batch_size: Some(128), patience: 10, epochs: 60, ..Default::default() }
-            }
             Method::CotFlow => TrainSettings {
                 batch_size: Some(128),
                 learning_rate: Some(0.01),
@@ -34,6 +31,7 @@ fn settings(method: Method, target: &str, given: &str) -> FitSettings {
                 epochs: 12,
                 ..Default::default()
             },
+            _ => TrainSettings { batch_size: Some(128), patience: 10, epochs: 60, ..Default::default() },
         },
         ..Default::default()
     }
@@ -76,8 +74,8 @@ fn two_moons_are_found_by_both_maps() {
         let mut settings = settings(method, "theta_1,theta_2", "y_1,y_2");
         settings.train.schedule = Schedule::Cosine;
         match method {
-            Method::PcpMap => settings.network.feature_width = Some(64),
-            Method::CotFlow => settings.flow.time_steps = 4,
+            Method::CotFlow => settings.method = settings.method.with("time_steps", 4).unwrap(),
+            _ => settings.method = settings.method.with("feature_width", 64).unwrap(),
         }
         settings.train.epochs = 30;
         let posterior = fitted(simulated.table.clone(), &settings);
@@ -105,7 +103,7 @@ fn the_linear_gaussian_posterior_is_recovered() {
         }
     }
     let table = Table::new(names(&["x1", "x2", "y1", "y2", "y3"]), values).unwrap();
-    for method in METHODS {
+    for &method in Method::ALL {
         let posterior = fitted(table.clone(), &settings(method, "x1,x2", "y1..y3"));
         check_linear_gaussian(&posterior, a, noise);
     }
@@ -197,7 +195,7 @@ fn a_conditional_mixture_is_learned_to_five_hundredths_of_a_nat() {
     }
     for method in METHODS {
         let settings = FitSettings {
-            network: NetworkSettings { feature_width: Some(48), ..Default::default() },
+            method: method.defaults().with("feature_width", 48).unwrap(),
             ..settings(method, "x1,x2", "y")
         };
         let posterior = fitted(table.clone(), &settings);

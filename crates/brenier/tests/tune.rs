@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use brenier::data::{Split, Table};
-use brenier::map::Method;
+use brenier::map::{Method, MethodSettings};
 use brenier::train::TrainSettings;
 use brenier::tune::{SearchControl, SearchSpace, TuneEvent, TuneOutcome, TuneSettings, search};
 use brenier::{FitSettings, Posterior, Result};
@@ -138,7 +138,10 @@ fn long_trainings_go_first_where_all_are_run() {
     problem.space = SearchSpace::from_toml("network.feature_width = { uniform = [4, 40] }").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let (outcome, _) = problem.run(folder.path(), 1, usize::MAX, None).unwrap();
-    let width = |trial: usize| outcome.trials[trial].network.feature_width.unwrap();
+    let width = |trial: usize| match &outcome.trials[trial].method {
+        MethodSettings::PcpMap(method) => method.feature_width.unwrap(),
+        other => panic!("{other:?}"),
+    };
     let journal = std::fs::read_to_string(folder.path().join("journal.jsonl")).unwrap();
     let trials = |kind: &str| -> Vec<usize> {
         let entries = journal.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
@@ -210,7 +213,7 @@ fn finals_are_sorted_by_validation_and_scored_on_the_test_rows() {
     let lines: Vec<&str> = csv.lines().collect();
     assert_eq!(lines.len(), 1 + outcome.pilots.len() + outcome.finals.len());
     for name in
-        ["valid_nll", "test_nll", "seconds", "epochs", "train.learning_rate", "network.depth", "method"]
+        ["valid_nll", "test_nll", "seconds", "epochs", "train.learning_rate", "method.depth", "method.name"]
     {
         assert!(lines[0].split(',').any(|own| own == name), "{name}: {}", lines[0]);
     }
@@ -233,7 +236,7 @@ fn without_time_there_is_a_model_all_the_same() {
 fn joint_maps_and_flows_are_searched_too() {
     for (method, joint) in [(Method::PcpMap, true), (Method::CotFlow, false), (Method::CotFlow, true)] {
         let mut problem = Problem::new();
-        problem.base.method = method;
+        problem.base.method = method.defaults();
         problem.base.joint = joint;
         problem.base.train.epochs = 3;
         problem.tune = TuneSettings { trials: Some(3), finalists: Some(1), repeats: Some(1), ..tune() };

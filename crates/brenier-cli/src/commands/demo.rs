@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     data::write(&Output::Path(folder.join("held-out.parquet")), &test)?;
 
     say("2. Learning the posterior map (PCP-Map, all cores)\n")?;
-    let mut settings = settings(Method::PcpMap, rows, SEED)?;
+    let mut settings = settings(Method::default(), rows, SEED)?;
     settings.train.epochs = arguments.epochs;
     let mut screen = progress::screen(output::quiet(), None);
     let control = FitControl { observer: screen.as_mut(), stop, checkpoint: None };
@@ -233,6 +233,6 @@ fn files(model: &Posterior, rows: u64) -> String {
          \x20 observed.csv, samples.csv               the two observations, {DRAWS} draws at each\n\
          \x20 pairs-1.svg, pairs-2.svg                posteriors with truth and MAP\n\
          \x20 predictive-1.svg, predictive-2.svg      paths simulated from the posteriors\n",
-        model.map().shape().parameters()
+        model.map().parameters()
     )
 }

@@ -22,7 +22,7 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
         Some(path) => config::read(path)?,
         None => FitSettings::default(),
     };
-    arguments.settings.overlay(&mut settings);
+    arguments.settings.overlay(&mut settings)?;
     settings.train.validate()?;
     let every = Duration::try_from_secs_f64(arguments.checkpoint_seconds).map_err(|_| {
         Failure::Usage(format!("--checkpoint-seconds: {} is not a time", arguments.checkpoint_seconds))

@@ -3,7 +3,6 @@
 use std::fmt::Write;
 
 use brenier::Posterior;
-use brenier::map::MapShape;
 use serde::Serialize;
 
 use crate::args::InfoArguments;
@@ -31,7 +30,7 @@ fn json(model: &Posterior) -> String {
     let header = model.header();
     let document = Document {
         header,
-        parameters: header.shape.parameters(),
+        parameters: model.map().parameters(),
         linear_target_transform: header.target_transform.is_linear(),
         pca_components: header.given_transform.pca().map(|pca| pca.output_dim()),
         validations: model.history().len(),
@@ -60,27 +59,9 @@ pub(crate) fn listed(names: &[String]) -> String {
     }
 }
 
-/// The sizes in one line.
-fn network(shape: &MapShape) -> String {
-    match shape {
-        MapShape::PcpMap(shape) => format!(
-            "feature width {}, context width {}, depth {}, output {}",
-            shape.feature_width,
-            shape.context_width,
-            shape.depth,
-            spelled(&shape.output)
-        ),
-        MapShape::CotFlow(shape) => {
-            let embedding = match shape.embedding.is_empty() {
-                true => String::new(),
-                false => format!(", embedding of the given columns {:?}", shape.embedding),
-            };
-            format!(
-                "width {}, depth {}, quadratic of rank {}{embedding}",
-                shape.width, shape.depth, shape.rank
-            )
-        }
-    }
+/// The sizes of the map in one line.
+fn network(model: &Posterior) -> String {
+    format!("{}; {} parameters", model.map().describe(), model.map().parameters())
 }
 
 fn text(model: &Posterior) -> String {
@@ -90,7 +71,7 @@ fn text(model: &Posterior) -> String {
     let mut line = |name: &str, value: String| {
         let _ = writeln!(text, "{name:16}{value}");
     };
-    line("method", spelled(&header.method));
+    line("method", model.method().name().to_owned());
     line("target", listed(&header.target_names));
     line("given", listed(&header.given_names));
     for column in model.encoding().columns() {
@@ -110,16 +91,9 @@ fn text(model: &Posterior) -> String {
             ),
         );
     }
-    line("network", format!("{}; {} parameters", network(&header.shape), header.shape.parameters()));
-    if let MapShape::CotFlow(_) = header.shape {
-        let flow = &header.settings.flow;
-        line(
-            "flow",
-            format!(
-                "{} steps in training, {} in use; weights: transport {}, HJB {}",
-                flow.time_steps, flow.evaluation_steps, flow.alpha_transport, flow.alpha_hjb
-            ),
-        );
+    line("network", network(model));
+    for (name, text) in model.map().details() {
+        line(name, text);
     }
     line(
         "rows",
@@ -127,8 +101,7 @@ fn text(model: &Posterior) -> String {
     );
     line("validation NLL", validation(model));
     if let Some(marginal) = model.marginal() {
-        let shape = &marginal.header().shape;
-        line("given columns", format!("joint model; {}; {} parameters", network(shape), shape.parameters()));
+        line("given columns", format!("joint model; {}", network(marginal)));
         line("", format!("validation NLL {}", validation(marginal)));
     }
     line(

@@ -1,7 +1,7 @@
 //! `brenier sample`: draws from the posterior at observed values.
 
 use brenier::data::{self, Table};
-use brenier::map::{Method, SampleSettings};
+use brenier::map::SampleSettings;
 use brenier::statistics::DrawSummary;
 use brenier::{Draws, JointDraws, Posterior};
 
@@ -20,22 +20,15 @@ pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
         return Err(Failure::Usage("-n: ask for at least 1 draw".to_owned()));
     }
     let residuals = arguments.with.contains(&Extra::Residual);
-    let mut settings = SampleSettings {
+    let settings = SampleSettings {
+        solver: arguments.solver,
+        tolerance: arguments.tolerance,
+        precision: arguments.precision,
         steps: arguments.steps,
         residuals,
         skip_unsolved: !arguments.strict,
         ..SampleSettings::default()
     };
-    settings.inverse.solver = arguments.solver.unwrap_or(settings.inverse.solver);
-    settings.inverse.tolerance = arguments.tolerance.unwrap_or(settings.inverse.tolerance);
-    settings.inverse.precision = arguments.precision.unwrap_or(settings.inverse.precision);
-    let solved = arguments.solver.is_some() || arguments.tolerance.is_some() || arguments.precision.is_some();
-    if solved && model.header().method != Method::PcpMap {
-        return Err(Failure::Usage(
-            "--solver, --tolerance and --precision belong to PCP-Map; this model is a COT-Flow, whose draws take --steps"
-                .to_owned(),
-        ));
-    }
     let nowhere = arguments.observations.observed.is_none() && arguments.observations.at.is_empty();
     if nowhere && model.marginal().is_some() {
         let waiting = progress::waiting(format!("drawing {}", arguments.n));
@@ -98,7 +91,7 @@ fn report_unsolved(unsolved: &[f64], asked: usize, settings: &SampleSettings) ->
     let what = format!(
         "{} of {asked} draws could not be solved to a residual of {:.0e} (the largest is {:.1e})",
         unsolved.len(),
-        settings.inverse.tolerance,
+        settings.inverse().tolerance,
         unsolved.iter().fold(0.0, |most: f64, residual| most.max(*residual)),
     );
     if unsolved.len() == asked {

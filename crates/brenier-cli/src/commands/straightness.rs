@@ -1,8 +1,7 @@
-//! `brenier straightness`: how straight a COT-Flow's paths are, and how few steps are enough.
+//! `brenier straightness`: how straight a flow's paths are, and how few steps are enough.
 
 use std::fmt::Write;
 
-use brenier::map::Method;
 use brenier::{Posterior, Straightness};
 
 use crate::args::StraightnessArguments;
@@ -15,10 +14,11 @@ const ENOUGH: f64 = 0.01;
 pub(crate) fn run(arguments: &StraightnessArguments) -> Result<(), Failure> {
     output::check_json(arguments.json.json.as_deref())?;
     let model = Posterior::load(&arguments.model)?;
-    if model.header().method != Method::CotFlow {
+    if model.map().paths().is_none() {
         return Err(Failure::Usage(format!(
-            "{}: the model is a PCP-Map, which has no paths; straightness is about COT-Flow models",
-            arguments.model.display()
+            "{}: the model is a {}, which has no paths; straightness is about flows",
+            arguments.model.display(),
+            model.method().title()
         )));
     }
     let observed = observations::read(&model, &arguments.observations, &arguments.tables.options())?;

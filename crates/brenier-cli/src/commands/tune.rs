@@ -25,7 +25,7 @@ pub(crate) fn run(arguments: TuneArguments) -> Result<(), Failure> {
         Some(path) => config::read(path)?,
         None => FitSettings::default(),
     };
-    arguments.settings.overlay(&mut settings);
+    arguments.settings.overlay(&mut settings)?;
     let text = space(&arguments.space, &settings)?;
     if arguments.print_space {
         output::result(&text)?;
@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: TuneArguments) -> Result<(), Failure> {
     settings.train.validate()?;
     let minutes = settings.train.minutes.take();
     let tune = arguments.tune.settings();
-    tune.resolved(settings.method)?;
+    tune.resolved(settings.method.method())?;
     output::check_writable(out)?;
     let _lock = Lock::file(out)?;
 
@@ -90,7 +90,7 @@ pub(crate) fn run(arguments: TuneArguments) -> Result<(), Failure> {
 /// The search space as TOML: a built-in one by its name, or a file.
 fn space(name: &str, settings: &FitSettings) -> Result<String, Failure> {
     if SearchSpace::PRESETS.contains(&name) {
-        return Ok(SearchSpace::preset(name, settings.method)?.to_owned());
+        return Ok(SearchSpace::preset(name, settings.method.method())?.to_owned());
     }
     std::fs::read_to_string(name).map_err(|source| {
         if source.kind() == std::io::ErrorKind::NotFound && !name.contains(['.', '/']) {

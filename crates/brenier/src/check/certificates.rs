@@ -1,21 +1,15 @@
 //! What the map is certified to do: one to one, inverted exactly, and a density that integrates to one.
 
-use faer::{Mat, Side};
-use rayon::prelude::*;
 use serde::Serialize;
 
 use super::CheckSettings;
 use super::pairs::Chosen;
-use crate::map::{Inversion, SampleSettings, TrainedMap};
+use crate::map::{Certificate, Inversion, SampleSettings};
 use crate::posterior::repeated;
-use crate::{Error, Posterior, Result};
+use crate::{Posterior, Result};
 
-/// Evaluations that the finite differences of a flow may take.
-const DIFFERENCES: usize = 8192;
-/// Step of the central differences, in standardised coordinates.
-const STEP: f64 = 1e-4;
-/// Draws whose way back a flow is asked for.
-const FLOW_DRAWS: usize = 2000;
+/// Draws that are carried back to their reference points where no equation was solved.
+const RESIDUAL_DRAWS: usize = 2000;
 /// Observations at which paths are looked at, and draws at each.
 const PATH_OBSERVATIONS: usize = 8;
 const PATH_DRAWS: usize = 100;
@@ -27,24 +21,6 @@ const PLANE_POINTS: usize = 241;
 /// Draws that tell where the density is.
 const RANGE_DRAWS: usize = 512;
 
-/// The local stretching of the map x ↦ z over the held-out pairs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Spectrum {
-    /// Pairs looked at.
-    pub rows: usize,
-    /// PCP-Map: the smallest eigenvalue of ∇²ₓG, positive where the map is one to one. COT-Flow: the smallest singular
-    /// value of ∂z/∂x, by central differences.
-    pub smallest: f64,
-    /// The largest.
-    pub largest: f64,
-    /// The largest ratio of both at one pair.
-    pub condition: f64,
-    /// PCP-Map: b of ∇²ₓG ⪰ b I, a bound for all x and y.
-    pub bound: Option<f64>,
-    /// COT-Flow: the largest difference between the integrated log-determinant and that of the differences.
-    pub log_det_error: Option<f64>,
-}
-
 /// How the draws of the calibration were solved for.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Inversions {
@@ -54,9 +30,9 @@ pub struct Inversions {
     pub unsolved: usize,
     /// The largest ‖g⁻¹(x; y) − z‖∞.
     pub worst_residual: f64,
-    /// Mean number of iterations (PCP-Map) or steps (COT-Flow).
+    /// Mean number of iterations or steps.
     pub mean_iterations: f64,
-    /// The residual asked for; none for a COT-Flow, whose steps decide.
+    /// The residual asked for; none where no equation is solved.
     pub tolerance: Option<f64>,
 }
 
@@ -122,12 +98,12 @@ pub struct Normalisation {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Certificates {
     /// Its local stretching.
-    pub spectrum: Spectrum,
+    pub spectrum: Certificate,
     /// How well its equation was solved.
     pub inversions: Inversions,
     /// There and back.
     pub round_trip: RoundTrip,
-    /// COT-Flow: how straight its paths are.
+    /// How straight the paths of a flow are.
     pub paths: Option<Paths>,
     /// The total mass at some observations, where there are one or two target columns.
     pub normalisation: Vec<Normalisation>,
@@ -143,16 +119,10 @@ impl Certificates {
         let x = model.transform_target(&chosen.target)?;
         let y = model.transform_given(&chosen.given, chosen.count)?;
         let n = model.target_names().len();
-        let (spectrum, inversions) = match model.map() {
-            TrainedMap::PcpMap(inverter) => {
-                let map = inverter.map();
-                let (_, hessians) = map.potential_and_hessian(&x, &y)?;
-                let (smallest, largest, condition) = extremes(&hessians, n, eigenvalues)?;
-                let bound = Some(map.strong_convexity());
-                let rows = chosen.count;
-                (Spectrum { rows, smallest, largest, condition, bound, log_det_error: None }, inversions)
-            }
-            TrainedMap::CotFlow { .. } => (jacobians(model, &x, &y)?, flow_residuals(model, &y, settings)?),
+        let spectrum = model.map().certify(&x, &y)?;
+        let inversions = match inversions.tolerance {
+            Some(_) => inversions,
+            None => residuals(model, &y, settings)?,
         };
         Ok(Self {
             spectrum,
@@ -164,80 +134,12 @@ impl Certificates {
     }
 }
 
-/// Smallest and largest value of all n × n matrices, and the largest ratio within one.
-fn extremes(
-    matrices: &[f64],
-    n: usize,
-    values: fn(&[f64], usize) -> Result<Vec<f64>>,
-) -> Result<(f64, f64, f64)> {
-    let each: Vec<(f64, f64)> = matrices
-        .par_chunks_exact(n * n)
-        .map(|matrix| {
-            let values = values(matrix, n)?;
-            let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-            let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            Ok((low, high))
-        })
-        .collect::<Result<_>>()?;
-    let low = each.iter().map(|pair| pair.0).fold(f64::INFINITY, f64::min);
-    let high = each.iter().map(|pair| pair.1).fold(f64::NEG_INFINITY, f64::max);
-    let condition = each.iter().map(|pair| pair.1 / pair.0.abs()).fold(0.0, f64::max);
-    Ok((low, high, condition))
-}
-
-fn eigenvalues(matrix: &[f64], n: usize) -> Result<Vec<f64>> {
-    let matrix = Mat::from_fn(n, n, |i, j| matrix[i + j * n]);
-    let failed = |_| Error::Numerical("the eigenvalues of a Hessian did not converge".to_owned());
-    matrix.self_adjoint_eigenvalues(Side::Lower).map_err(failed)
-}
-
-fn singular_values(matrix: &[f64], n: usize) -> Result<Vec<f64>> {
-    let matrix = Mat::from_fn(n, n, |i, j| matrix[i + j * n]);
-    let failed = |_| Error::Numerical("the singular values of a Jacobian did not converge".to_owned());
-    matrix.singular_values().map_err(failed)
-}
-
-/// ∂z/∂x of a flow by central differences, on as many pairs as are affordable.
-fn jacobians(model: &Posterior, x: &[f64], y: &[f64]) -> Result<Spectrum> {
-    let map = model.map().double();
-    let (n, k) = (map.target_dim(), map.given_dim());
-    let rows = (DIFFERENCES / (2 * n)).clamp(1, x.len() / n);
-    let (x, y) = (&x[..rows * n], &y[..rows * k]);
-    let mut jacobians = vec![0.0; rows * n * n];
-    let mut ends = [vec![0.0; rows * n], vec![0.0; rows * n]];
-    let mut log_det = vec![0.0; rows];
-    for j in 0..n {
-        for (end, step) in ends.iter_mut().zip([STEP, -STEP]) {
-            let mut moved = x.to_vec();
-            moved.iter_mut().skip(j).step_by(n).for_each(|x| *x += step);
-            map.forward(&moved, y, end, &mut log_det)?;
-        }
-        for row in 0..rows {
-            for i in 0..n {
-                let difference = ends[0][row * n + i] - ends[1][row * n + i];
-                jacobians[row * n * n + i + j * n] = difference / (2.0 * STEP);
-            }
-        }
-    }
-    let (smallest, largest, condition) = extremes(&jacobians, n, singular_values)?;
-    map.forward(x, y, &mut ends[0], &mut log_det)?;
-    let mut worst = 0.0;
-    for (matrix, log_det) in jacobians.chunks_exact(n * n).zip(&log_det) {
-        let sum: f64 = singular_values(matrix, n)?.iter().map(|value| value.ln()).sum();
-        let error = (sum - log_det).abs();
-        if !(error <= worst) {
-            worst = error;
-        }
-    }
-    Ok(Spectrum { rows, smallest, largest, condition, bound: None, log_det_error: Some(worst) })
-}
-
-/// What a flow's draws miss their reference points by.
-fn flow_residuals(model: &Posterior, y: &[f64], settings: &CheckSettings) -> Result<Inversions> {
-    let k = model.map().double().given_dim();
-    let observations = y.len().checked_div(k).map_or(1, |rows| rows.min(FLOW_DRAWS / 20));
+/// What draws that solve no equation miss their reference points by.
+fn residuals(model: &Posterior, y: &[f64], settings: &CheckSettings) -> Result<Inversions> {
+    let k = model.map().given_dim();
+    let observations = y.len().checked_div(k).map_or(1, |rows| rows.min(RESIDUAL_DRAWS / 20));
     let how = SampleSettings { residuals: true, ..SampleSettings::default() };
-    let each = FLOW_DRAWS / observations;
+    let each = RESIDUAL_DRAWS / observations;
     let given = &y[..observations * k];
     let (_, inversion) = model.attempt_standardised(given, 0, observations, each, settings.seed, &how)?;
     let mut found = Inversions::none(None);
@@ -263,9 +165,9 @@ fn round_trip(model: &Posterior, x: &[f64], y: &[f64]) -> Result<RoundTrip> {
 }
 
 fn paths(model: &Posterior, chosen: &Chosen, settings: &CheckSettings) -> Result<Option<Paths>> {
-    let Some(flow) = model.map().flow() else { return Ok(None) };
+    let Some(flow) = model.map().paths() else { return Ok(None) };
     let some = chosen.spread(if model.given_names().is_empty() { 1 } else { PATH_OBSERVATIONS });
-    let steps = flow.settings().evaluation_steps;
+    let steps = flow.evaluation_steps();
     let all = model.straightness(&some.given, some.count, PATH_DRAWS, settings.seed, &[steps])?;
     let count = all.len() as f64;
     let sum = |of: &dyn Fn(&crate::Straightness) -> f64| all.iter().map(of).sum::<f64>();

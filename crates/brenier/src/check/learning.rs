@@ -6,7 +6,7 @@ use super::likelihood::{RowScores, robust};
 use super::pairs::{Chosen, HeldOut};
 use super::{CheckEvent, CheckObserver, CheckSettings, Likelihood, Stage, thresholds};
 use crate::diagnose::{C2stSettings, Sample, SlicedSettings, c2st, sliced_wasserstein};
-use crate::map::{Method, SampleSettings};
+use crate::map::SampleSettings;
 use crate::statistics::Estimate;
 use crate::train::{Progress, Stop};
 use crate::{Error, Posterior, Result, TrainingScores};
@@ -66,14 +66,13 @@ impl Gap {
         (gap, valid.robust_error().hypot(train.robust_error()))
     }
 
-    /// An estimate from the tenth of the steps before the best one. None for a COT-Flow, whose training loss has penalties
-    /// in it, and without a history.
+    /// An estimate from the tenth of the steps before the best one. None where the training loss has penalties in it, and without a history.
     fn of_history(model: &Posterior) -> Option<Self> {
-        let (header, training) = (model.header(), &model.header().training);
+        let training = &model.header().training;
         let window = training.steps.div_ceil(10);
         let near = |p: &&Progress| p.step <= training.best_step && p.step + window >= training.best_step;
         let gaps: Vec<f64> = model.history().iter().filter(near).map(|p| p.valid_nll - p.train_nll).collect();
-        (header.method == Method::PcpMap && !gaps.is_empty()).then(|| Self {
+        (!model.method().info().penalised && !gaps.is_empty()).then(|| Self {
             mean: mean(&gaps),
             median: None,
             left_out: 0,

@@ -41,7 +41,7 @@ mod verdict;
 
 use serde::{Deserialize, Serialize};
 
-pub use certificates::{Certificates, Inversions, Normalisation, Paths, RoundTrip, Spectrum};
+pub use certificates::{Certificates, Inversions, Normalisation, Paths, RoundTrip};
 pub use learning::{Advice, Gap, GapSource, Learning, Member};
 pub use likelihood::{Likelihood, Scored};
 pub use predictive::{Predictive, PredictiveOutput, PredictiveRow};
@@ -104,10 +104,7 @@ impl CheckSettings {
     }
 
     fn draws_of(&self, method: Method) -> usize {
-        self.draws.unwrap_or(match method {
-            Method::PcpMap => 1000,
-            Method::CotFlow => 200,
-        })
+        self.draws.unwrap_or(method.info().check_draws)
     }
 }
 
@@ -300,12 +297,11 @@ pub fn check(
 
     let header = model.header();
     let subject = Subject {
-        method: header.method,
+        method: model.method(),
         joint: model.marginal().is_some(),
         target: header.target_names.clone(),
         given: header.given_names.clone(),
-        parameters: header.shape.parameters()
-            + model.marginal().map_or(0, |marginal| marginal.header().shape.parameters()),
+        parameters: model.parameters(),
         train_rows: header.training.train_rows,
         valid_rows: header.training.valid_rows,
         stop: header.training.stop,
@@ -324,7 +320,7 @@ pub fn check(
         verdict: Verdict::undecided(),
         subject,
         held_out: rows,
-        settings: CheckSettings { draws: Some(settings.draws_of(header.method)), ..settings.clone() },
+        settings: CheckSettings { draws: Some(settings.draws_of(model.method())), ..settings.clone() },
         likelihood,
         calibration,
         marginal_calibration,

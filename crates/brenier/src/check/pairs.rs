@@ -2,7 +2,7 @@
 
 use crate::data::Table;
 use crate::diagnose::{Calibration, CalibrationSettings, PairDraws, Pairs, calibrate, shuffled, stream};
-use crate::map::{Method, SampleSettings};
+use crate::map::SampleSettings;
 use crate::posterior::repeated;
 use crate::{Error, Posterior, Result};
 
@@ -139,9 +139,9 @@ pub(super) fn calibrate_block(
     let (n, k) = (header.target_transform.dim(), header.given_transform.output_dim());
     let x = model.transform_target(&chosen.target)?;
     let y = model.transform_given(&chosen.given, chosen.count)?;
-    let draws = settings.draws_of(header.method);
+    let draws = settings.draws_of(model.method());
     let sampling = SampleSettings::default();
-    let tolerance = (header.method == Method::PcpMap).then_some(sampling.inverse.tolerance);
+    let tolerance = model.map().tolerance(&sampling);
     let mut inversions = Inversions::none(tolerance);
     let stage = Stage::Calibration;
     observer.event(&CheckEvent::Started { stage, of: chosen.count });

@@ -4,7 +4,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
-use crate::map::TrainedMap;
+use crate::map::TransportMap;
 use crate::posterior::{ScoredRows, TrainingScores};
 use crate::statistics::Estimate;
 use crate::train::Dataset;
@@ -12,7 +12,7 @@ use crate::{Error, Result};
 
 /// Scores of the training and of the validation rows; none where no density can be computed.
 pub(super) fn of_fit(
-    map: &TrainedMap,
+    map: &dyn TransportMap,
     data: &Dataset,
     (train_rows, valid_rows): (&[u32], &[u32]),
     seed: u64,
@@ -28,7 +28,7 @@ const VALID_STREAM: u64 = u64::MAX - 1;
 
 /// How likely `rows` are under the trained map, in double precision; none where no density can be computed.
 fn score_rows(
-    map: &TrainedMap,
+    map: &dyn TransportMap,
     data: &Dataset,
     rows: &[u32],
     seed: u64,

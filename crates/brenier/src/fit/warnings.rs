@@ -2,7 +2,6 @@
 
 use super::FitSettings;
 use crate::data::{Table, short_name};
-use crate::map::Method;
 use crate::{Error, Result};
 
 /// A target column with so few distinct values, each of them in several rows, holds integers or categories. (Measurements
@@ -64,12 +63,10 @@ pub(super) fn of_sizes(settings: &FitSettings, train: usize, valid: usize, given
              of the target, and densities that change with the seed; a few hundred rows are a start, thousands are good"
         ));
     }
-    let reduced = settings.pca.is_some() || !settings.network.embedding.is_empty();
+    let reduced = settings.pca.is_some() || settings.method.spec().embeds();
     if given >= MANY_GIVEN && given * ROWS_PER_COLUMN > rows && !reduced {
-        let embedding = match settings.method {
-            Method::PcpMap => "",
-            Method::CotFlow => " or --embedding 128,64",
-        };
+        let can_embed = settings.method.method().info().settings.iter().any(|one| one.name == "embedding");
+        let embedding = if can_embed { " or --embedding 128,64" } else { "" };
         warnings.push(format!(
             "{given} given columns for {rows} rows: the map is likely to overfit them; project them on their principal \
              components with --pca 0.99 (or a number of them, --pca 20){embedding}, or give fewer, telling columns"
@@ -159,6 +156,7 @@ fn lumps(table: &Table, column: usize) -> Option<Lumps<'_>> {
 mod tests {
     use super::*;
     use crate::demo;
+    use crate::map::Method;
     use crate::transform::PcaSettings;
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
@@ -241,7 +239,7 @@ mod tests {
         let wide = of_sizes(&plain, 1800, 200, 300).join("\n");
         assert!(wide.contains("300 given columns for 2000 rows") && wide.contains("--pca"), "{wide}");
         assert!(!wide.contains("--embedding"));
-        let flow = FitSettings { method: Method::CotFlow, ..FitSettings::default() };
+        let flow = FitSettings::of(Method::CotFlow);
         assert!(of_sizes(&flow, 1800, 200, 300)[0].contains("--embedding"));
         // Rows enough, columns few enough, or projected already.
         assert!(of_sizes(&plain, 9000, 1000, 300).is_empty());

@@ -13,15 +13,27 @@ use crate::Result;
 use crate::kernel::Real;
 
 mod batch;
+mod certificate;
 pub mod cot;
 mod embed;
+pub mod method;
+mod methods;
 pub mod pcp;
-mod trained;
+mod transport;
 
-pub use trained::{MapShape, Method, SampleSettings, TrainedMap};
+pub use certificate::Certificate;
+pub use methods::{Method, MethodSettings};
+pub(crate) use transport::narrow;
+pub use transport::{FlowCosts, Paths, SampleSettings, TransportMap};
 
 /// ½ log 2π, the constant of the reference density per dimension.
 pub(crate) const HALF_LOG_TWO_PI: f64 = 0.918_938_533_204_672_7;
+
+/// log π(x | y) from z and log |det ∂z/∂x|.
+pub(crate) fn reference_density<T: Real>(z: &[T], log_det: f64) -> f64 {
+    let square: f64 = z.iter().map(|z| z.to_f64() * z.to_f64()).sum();
+    log_det - (0.5 * square + z.len() as f64 * HALF_LOG_TWO_PI)
+}
 
 /// What a tensor must satisfy after every step of training.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -115,8 +127,7 @@ pub trait ConditionalMap<T: Real>: Send + Sync {
         let mut z = vec![T::ZERO; x.len()];
         self.forward(x, y, &mut z, out)?;
         for (out, z) in out.iter_mut().zip(z.chunks_exact(n)) {
-            let square: f64 = z.iter().map(|z| z.to_f64() * z.to_f64()).sum();
-            *out -= 0.5 * square + n as f64 * HALF_LOG_TWO_PI;
+            *out = reference_density(z, *out);
         }
         Ok(())
     }

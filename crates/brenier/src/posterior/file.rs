@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::Posterior;
 use crate::data::Encoding;
 use crate::diagnose::SupportScore;
 use crate::fit::FitSettings;
-use crate::map::{Constraint, MapShape, Method, TrainedMap};
+use crate::map::Constraint;
 use crate::statistics::Estimate;
 use crate::store::{self, Tensor, TensorValues};
 use crate::train::{Progress, Stop};
@@ -77,16 +78,12 @@ pub struct Header {
     pub kind: String,
     /// Version of the program that wrote the file.
     pub brenier_version: String,
-    /// The kind of map.
-    pub method: Method,
-    /// The settings of the fit.
+    /// The settings of the fit, with every choice made: they decide the sizes of the map.
     pub settings: FitSettings,
     /// Target columns, in order.
     pub target_names: Vec<String>,
     /// Given columns, in order.
     pub given_names: Vec<String>,
-    /// Sizes of the network.
-    pub shape: MapShape,
     /// From the user's target columns to the variable the map sees.
     pub target_transform: TargetTransform,
     /// From the user's given columns to the variable the map sees.
@@ -112,6 +109,55 @@ pub struct Header {
 impl Header {
     /// The value of `kind` in a model file.
     pub const KIND: &str = "posterior map";
+
+    /// Reads a header of this version or an older one.
+    fn read(path: &Path, mut document: Value) -> Result<Self> {
+        let kind = document.get("kind").and_then(Value::as_str).unwrap_or("document of an unknown kind");
+        if kind != Self::KIND {
+            let advice = match kind.contains("checkpoint") {
+                true => ": re-run the command that wrote it with --resume to continue and get the model",
+                false => "",
+            };
+            return Err(Error::model(path, format!("holds a {kind}, not a model{advice}")));
+        }
+        if document.get("shape").is_some() {
+            upgrade(&mut document);
+        }
+        serde_json::from_value(document)
+            .map_err(|error| Error::model(path, format!("the document cannot be read: {error}")))
+    }
+}
+
+/// Makes a header of version 1, which had the sizes of the network beside settings with open choices, one of version 2.
+fn upgrade(header: &mut Value) {
+    let Value::Object(fields) = header else { return };
+    let shape = fields.remove("shape").unwrap_or_default();
+    fields.remove("method");
+    if let Some(marginal) = fields.get_mut("marginal") {
+        upgrade(marginal);
+    }
+    let Some(Value::Object(settings)) = fields.get_mut("settings") else { return };
+    let Value::Object(network) = settings.entry("network").or_insert_with(|| Value::Object(Map::new()))
+    else {
+        return;
+    };
+    let unconditional = shape.get("given") == Some(&Value::from(0));
+    for (of_shape, of_settings) in [
+        ("feature_width", "feature_width"),
+        ("width", "feature_width"),
+        ("context_width", "context_width"),
+        ("depth", "depth"),
+        ("output", "output"),
+        ("embedding", "embedding"),
+        ("convexity", "unconditional"),
+    ] {
+        match shape.get(of_shape) {
+            Some(size) if of_settings != "unconditional" || unconditional => {
+                network.insert(of_settings.to_owned(), size.clone());
+            }
+            _ => {}
+        }
+    }
 }
 
 impl Posterior {
@@ -165,8 +211,8 @@ impl Posterior {
 
     /// Reads a model; a damaged or hostile file is an error that says what is wrong with it.
     pub fn load(path: &Path) -> Result<Self> {
-        let (mut header, tensors): (Header, Vec<Tensor>) =
-            store::read(path).map_err(|error| Self::other_kind(path).unwrap_or(error))?;
+        let (document, tensors): (Value, Vec<Tensor>) = store::read(path)?;
+        let mut header = Header::read(path, document)?;
         let marginal = header.marginal.take();
         let mut model = Self::assemble(path, header, &tensors, "")?;
         if let Some(marginal) = marginal {
@@ -180,28 +226,9 @@ impl Posterior {
         Ok(model)
     }
 
-    /// An error that says what a file of ours is that is not a model.
-    fn other_kind(path: &Path) -> Option<Error> {
-        #[derive(Deserialize)]
-        struct Kind {
-            kind: String,
-        }
-        let (Kind { kind }, _): (Kind, Vec<Tensor>) = store::read(path).ok()?;
-        (kind != Header::KIND).then(|| {
-            let advice = match kind.contains("checkpoint") {
-                true => ": re-run the command that wrote it with --resume to continue and get the model",
-                false => "",
-            };
-            Error::model(path, format!("holds a {kind}, not a model{advice}"))
-        })
-    }
-
     /// A model from its header and the tensors whose names begin with `prefix`.
     fn assemble(path: &Path, mut header: Header, tensors: &[Tensor], prefix: &str) -> Result<Self> {
         let wrong = |problem: String| Error::model(path, problem);
-        if header.kind != Header::KIND {
-            return Err(wrong(format!("holds a {}, not a model", header.kind)));
-        }
         let take = |name: &str, shape: &[usize]| -> Result<&TensorValues> {
             let tensor = tensors.iter().find(|tensor| tensor.name.strip_prefix(prefix) == Some(name));
             let tensor = tensor.ok_or_else(|| wrong(format!("the tensor {name} is missing")))?;
@@ -234,21 +261,22 @@ impl Posterior {
             }
         }
         let checks = header.target_transform.validate().and_then(|()| header.given_transform.validate());
-        checks.and_then(|()| header.shape.validate()).map_err(|error| wrong(error.to_string()))?;
+        let spec = header.settings.method.spec();
+        checks.and_then(|()| spec.validate()).map_err(|error| wrong(error.to_string()))?;
         let names = (header.target_names.len(), header.given_names.len());
         let inputs = (header.target_transform.dim(), header.given_transform.input_dim());
         let sizes = (header.target_transform.dim(), header.given_transform.output_dim());
-        if header.method != header.shape.method() || names != inputs || sizes != header.shape.dims() {
-            return Err(wrong("names, transforms and network do not fit together".into()));
+        if names != inputs {
+            return Err(wrong("names and transforms do not fit together".into()));
         }
         header.encoding.validate(&header.given_names).map_err(wrong)?;
         // The tensors in the file bound what the shape may make us allocate.
         let held: usize = tensors.iter().map(|tensor| tensor.values.len()).sum();
-        if header.shape.parameters() > held {
+        let parameters = spec.parameters(sizes.0, sizes.1).map_err(|error| wrong(error.to_string()))?;
+        if parameters > held {
             return Err(wrong("the network is larger than the tensors in the file".into()));
         }
-        let flow = header.settings.flow;
-        let map = TrainedMap::assemble(&header.shape, flow, |map| {
+        let map = spec.assemble(sizes.0, sizes.1, &mut |map| {
             for spec in map.tensors() {
                 let name = format!("map.{}", spec.name);
                 let TensorValues::F32(values) = take(&name, &spec.shape())? else {

@@ -11,6 +11,8 @@ mod straightness;
 mod summary;
 mod support;
 
+use std::sync::Arc;
+
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
@@ -25,7 +27,7 @@ pub use summary::Summaries;
 pub use support::Distance;
 
 use crate::data::Encoding;
-use crate::map::{SampleSettings, TrainedMap};
+use crate::map::{Method, SampleSettings, TransportMap};
 use crate::train::Progress;
 use crate::{Error, Result};
 
@@ -33,7 +35,7 @@ use crate::{Error, Result};
 #[derive(Clone, Debug)]
 pub struct Posterior {
     header: Header,
-    map: TrainedMap,
+    map: Arc<dyn TransportMap>,
     history: Vec<Progress>,
     /// The map of the given columns alone, in a joint model.
     marginal: Option<Box<Posterior>>,
@@ -46,9 +48,10 @@ pub struct Draws {
     pub values: Vec<f64>,
     /// The observation (row of the given table, from 0) of each draw.
     pub observation: Vec<u32>,
-    /// ‖g⁻¹(x; y) − z‖∞ of each draw; empty for a COT-Flow unless [`SampleSettings::residuals`] asks for them.
+    /// ‖g⁻¹(x; y) − z‖∞ of each draw; empty where they do not come for free unless [`SampleSettings::residuals`] asks
+    /// for them.
     pub residuals: Vec<f64>,
-    /// Evaluations of the map (PCP-Map) or integration steps (COT-Flow) of each draw.
+    /// Evaluations of the map, or integration steps, of each draw.
     pub iterations: Vec<u32>,
     /// Residuals of the draws that could not be computed and are left out: none unless
     /// [`SampleSettings::skip_unsolved`] allows it.
@@ -73,7 +76,7 @@ impl LogDensities {
 }
 
 impl Posterior {
-    pub(crate) fn new(header: Header, map: TrainedMap, history: Vec<Progress>) -> Self {
+    pub(crate) fn new(header: Header, map: Arc<dyn TransportMap>, history: Vec<Progress>) -> Self {
         Self { header, map, history, marginal: None }
     }
 
@@ -83,8 +86,18 @@ impl Posterior {
     }
 
     /// The map itself.
-    pub fn map(&self) -> &TrainedMap {
-        &self.map
+    pub fn map(&self) -> &dyn TransportMap {
+        &*self.map
+    }
+
+    /// The method it was fitted with.
+    pub fn method(&self) -> Method {
+        self.header.settings.method.method()
+    }
+
+    /// The number of parameters, of both maps in a joint model.
+    pub fn parameters(&self) -> usize {
+        self.map().parameters() + self.marginal.as_ref().map_or(0, |marginal| marginal.parameters())
     }
 
     /// Every validation of the training.

@@ -1,4 +1,4 @@
-//! How straight a COT-Flow's paths are, and so how few steps its draws need.
+//! How straight a flow's paths are, and so how few steps its draws need.
 //!
 //! On the optimal paths every point moves along a straight line at constant speed: the transport cost
 //! ∫½‖∇ₓΦ‖² dt equals ½‖x(1) − x(0)‖², the Hamilton–Jacobi–Bellman residual vanishes, and one Runge–Kutta step is
@@ -37,7 +37,7 @@ pub struct StepError {
 impl Posterior {
     /// The straightness of the paths at each of `observations` rows of `given`, over `draws` draws each.
     ///
-    /// An error for a PCP-Map, which has no paths.
+    /// An error for a map without paths.
     pub fn straightness(
         &self,
         given: &[f64],
@@ -46,8 +46,9 @@ impl Posterior {
         seed: u64,
         steps: &[usize],
     ) -> Result<Vec<Straightness>> {
-        let flow = self.map.flow().ok_or_else(|| {
-            Error::setting("model", "is a PCP-Map, which has no paths; straightness belongs to COT-Flow")
+        let flow = self.map.paths().ok_or_else(|| {
+            let title = self.method().title();
+            Error::setting("model", format!("is a {title}, which has no paths; only flows have"))
         })?;
         if draws < 2 {
             return Err(Error::setting("draws", "straightness needs at least 2"));
@@ -65,11 +66,11 @@ impl Posterior {
                 let settings = SampleSettings { steps: Some(steps), ..SampleSettings::default() };
                 self.map.draw(&z, y, &observation, &settings).map(|(x, _)| x)
             };
-            let evaluation = flow.settings().evaluation_steps;
+            let evaluation = flow.evaluation_steps();
             let x = draw(evaluation)?;
             let spread: Vec<f64> = (0..draws).flat_map(|_| y.iter().copied()).collect();
-            let (mut back, mut log_det) = (vec![0.0; draws * n], vec![0.0; draws]);
-            let costs = flow.forward_with_costs(&x, &spread, evaluation, &mut back, &mut log_det)?;
+            let mut back = vec![0.0; draws * n];
+            let costs = flow.costs(&x, &spread, evaluation, &mut back)?;
             let mean = |values: &[f64]| values.iter().sum::<f64>() / draws as f64;
             let squares = x.iter().zip(&back).map(|(x, z)| 0.5 * (x - z) * (x - z)).sum::<f64>();
             let deviations = deviations(&x, n);

@@ -5,7 +5,6 @@ use super::judged::{Interval, intervals, rank_histogram};
 use super::{Curve, CurvePlot, PALETTE, PairPlot, PictureSize};
 use crate::check::{Check, PredictiveRow, Severity, Trust, quantity_name};
 use crate::diagnose::{Calibration, Quantity, RankCheck};
-use crate::map::{MapShape, Method};
 use crate::statistics::{ColumnSummary, Estimate};
 use crate::train::Stop;
 use crate::transform::Support;
@@ -204,16 +203,7 @@ impl<'a> ReportPage<'a> {
                 other => format!("{name} ({other})"),
             })
             .collect();
-        let network = match &header.shape {
-            MapShape::PcpMap(shape) => format!(
-                "feature width {}, context width {}, depth {}; {} parameters",
-                shape.feature_width, shape.context_width, shape.depth, subject.parameters
-            ),
-            MapShape::CotFlow(shape) => format!(
-                "width {}, depth {}, quadratic of rank {}; {} parameters",
-                shape.width, shape.depth, shape.rank, subject.parameters
-            ),
-        };
+        let network = format!("{}; {} parameters", self.model.map().describe(), subject.parameters);
         let mut rows = vec![
             row("Method", subject.method.title().to_owned() + if subject.joint { ", joint" } else { "" }),
             row("Target", list(&supports)),
@@ -569,9 +559,9 @@ impl<'a> ReportPage<'a> {
             if let (Some(&low), true) = (sorted.first(), sorted.len() > 1) {
                 let high = sorted[(0.97 * (sorted.len() - 1) as f64) as usize];
                 let margin = 0.05 * (high - low).max(1e-6);
-                let label = match self.check.subject.method {
-                    Method::PcpMap => "training rows",
-                    Method::CotFlow => "training loss, with penalties",
+                let label = match self.check.subject.method.info().penalised {
+                    false => "training rows",
+                    true => "training loss, with penalties",
                 };
                 let plot = CurvePlot::new("epoch", "mean NLL, standardised")
                     .limits_y(low - margin, high + margin)

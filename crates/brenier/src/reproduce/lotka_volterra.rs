@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::{Selection, Table};
 use crate::diagnose::{CompareSettings, Comparison, Sample, compare};
-use crate::map::pcp::InverseSettings;
 use crate::map::{Method, SampleSettings};
 use crate::report::{PairPlot, PictureSize, PredictivePlot, PredictiveSeries};
 use crate::simulate::lotka_volterra::{INTERVAL, POINTS, SUMMARIES, path, summarise};
@@ -18,7 +17,7 @@ use crate::simulate::{
 };
 use crate::train::{Schedule, TrainSettings};
 use crate::transform::SupportRule;
-use crate::{Error, FitSettings, NetworkSettings, Posterior, Result};
+use crate::{Error, FitSettings, Posterior, Result};
 
 /// The parameters at which the published posteriors were found.
 pub const TRUTHS: [[f64; 4]; 2] = [[0.01, 0.5, 1.0, 0.01], [0.02, 0.02, 0.02, 0.02]];
@@ -88,11 +87,14 @@ pub fn settings(method: Method, rows: u64, seed: u64) -> Result<FitSettings> {
     let support =
         PARAMETERS.iter().map(|name| format!("{name}=log").parse()).collect::<Result<Vec<SupportRule>>>()?;
     let many = rows >= 200_000;
-    let (width, batch_size, epochs, learning_rate) = match method {
-        Method::PcpMap if many => (128, 256, 40, 0.005),
-        Method::PcpMap => (128, 256, 60, 0.005),
-        Method::CotFlow if many => (64, 128, 20, 0.01),
-        Method::CotFlow => (64, 128, 100, 0.01),
+    let defaults = method.defaults();
+    let (method, batch_size, epochs, learning_rate, validate_every) = match method {
+        Method::PcpMap => (defaults.with("feature_width", 128)?, 256, if many { 40 } else { 60 }, 0.005, 0),
+        // With this schedule the end is the best, and a flow's validations, in finer steps, are expensive.
+        Method::CotFlow => {
+            (defaults.with("feature_width", 64)?, 128, if many { 20 } else { 100 }, 0.01, 1000)
+        }
+        _ => (defaults, 256, 60, 0.005, 0),
     };
     Ok(FitSettings {
         method,
@@ -100,14 +102,12 @@ pub fn settings(method: Method, rows: u64, seed: u64) -> Result<FitSettings> {
         given: Some(SUMMARIES.join(",").parse::<Selection>()?),
         support,
         seed,
-        network: NetworkSettings { feature_width: Some(width), ..Default::default() },
         train: TrainSettings {
             batch_size: Some(batch_size),
             learning_rate: Some(learning_rate),
             schedule: Schedule::Cosine,
             epochs,
-            // With this schedule the end is the best, and a flow's validations, in finer steps, are dear.
-            validate_every: if method == Method::CotFlow { 1000 } else { 0 },
+            validate_every,
             max_valid_rows: 5000,
             ..Default::default()
         },
@@ -243,32 +243,24 @@ pub fn draw_times(
     repeats: usize,
     seed: u64,
 ) -> Result<Vec<DrawTime>> {
-    let accuracies: Vec<(SampleSettings, Option<f64>)> = match model.header().method {
-        Method::CotFlow => PUBLISHED_FLOW_SECONDS
-            .iter()
-            .map(|&(steps, published)| {
-                (SampleSettings { steps: Some(steps), ..Default::default() }, Some(published))
-            })
-            .collect(),
-        Method::PcpMap => (1..=6)
-            .rev()
-            .map(|power| {
-                let tolerance = 0.1_f64.powi(power);
-                let published = PUBLISHED_MAP_SECONDS
-                    .iter()
-                    .find(|(other, _)| (other / tolerance - 1.0).abs() < 1e-6)
-                    .map(|(_, seconds)| *seconds);
-                let inverse = InverseSettings { tolerance, ..Default::default() };
-                (SampleSettings { inverse, ..Default::default() }, published)
-            })
-            .collect(),
-    };
-    let finest = match model.header().method {
-        Method::CotFlow => SampleSettings { steps: Some(64), ..Default::default() },
-        Method::PcpMap => SampleSettings {
-            inverse: InverseSettings { tolerance: 1e-10, ..Default::default() },
-            ..Default::default()
-        },
+    let by_steps = |steps| SampleSettings { steps: Some(steps), ..Default::default() };
+    let by_tolerance = |tolerance| SampleSettings { tolerance: Some(tolerance), ..Default::default() };
+    let map = model.map();
+    let (accuracies, finest): (Vec<(SampleSettings, Option<f64>)>, _) = if map.paths().is_some() {
+        let published = PUBLISHED_FLOW_SECONDS.iter();
+        (published.map(|&(steps, published)| (by_steps(steps), Some(published))).collect(), by_steps(64))
+    } else if map.tolerance(&SampleSettings::default()).is_some() {
+        let accuracies = (1..=6).rev().map(|power| {
+            let tolerance = 0.1_f64.powi(power);
+            let published = PUBLISHED_MAP_SECONDS
+                .iter()
+                .find(|(other, _)| (other / tolerance - 1.0).abs() < 1e-6)
+                .map(|(_, seconds)| *seconds);
+            (by_tolerance(tolerance), published)
+        });
+        (accuracies.collect(), by_tolerance(1e-10))
+    } else {
+        (vec![(SampleSettings::default(), None)], SampleSettings::default())
     };
     let exact = model.sample(given, 1, draws, seed, &finest)?.values;
     accuracies
@@ -286,7 +278,7 @@ pub fn draw_times(
                 drawn.iter().zip(&exact).map(|(drawn, exact)| (drawn.ln() - exact.ln()).powi(2)).sum();
             Ok(DrawTime {
                 steps: settings.steps,
-                tolerance: settings.steps.is_none().then_some(settings.inverse.tolerance),
+                tolerance: settings.tolerance,
                 seconds: seconds[seconds.len() / 2],
                 error: (square / exact.len() as f64).sqrt(),
                 published,
@@ -339,11 +331,11 @@ mod tests {
     fn the_pieces_fit_together_for_both_methods() {
         let stop = AtomicBool::new(false);
         let observation = LvObservation::simulate(TRUTHS[0], 1).unwrap();
-        for method in [Method::PcpMap, Method::CotFlow] {
+        for method in Method::published() {
             let table = pairs(400, 1, &mut Silent, &stop).unwrap().unwrap();
             let mut settings = settings(method, 400, 1).unwrap();
             settings.train.epochs = 2;
-            settings.network.feature_width = Some(16);
+            settings.method = settings.method.with("feature_width", 16).unwrap();
             let control = FitControl { observer: &mut Silent, stop: &stop, checkpoint: None };
             let model = fit(table, &settings, control).unwrap().posterior;
             let draws =

@@ -12,6 +12,7 @@ use super::checkpoint::{self, Checkpoint};
 use super::observe::{Event, Observer, Progress, Stop};
 use super::{Adam, Schedule, TrainSettings};
 use crate::map::Trainable;
+use crate::map::method::Training;
 use crate::{Error, Result};
 
 /// Recoveries from non-finite losses before a run is given up.
@@ -139,6 +140,14 @@ pub fn train<M: Trainable<f32>>(
         control,
     };
     run.go()
+}
+
+impl Training<'_> {
+    /// Trains `map` by gradient steps; see [`train`].
+    pub fn descend<M: Trainable<f32>>(self, map: &mut M) -> Result<Outcome> {
+        let Training { data, train_rows, valid_rows, settings, seed, control } = self;
+        train(map, data, train_rows, valid_rows, settings, seed, control)
+    }
 }
 
 struct Run<'a, 'b, M: Trainable<f32>> {

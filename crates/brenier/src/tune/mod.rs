@@ -49,7 +49,7 @@ impl TuneSettings {
     /// The same with every choice made.
     pub fn resolved(&self, method: Method) -> Result<Self> {
         let by = |exact: usize, short: usize| if self.exact { exact } else { short };
-        let pilots = if method == Method::CotFlow { 50 } else { 100 };
+        let pilots = method.info().published_pilots.unwrap_or(100);
         let finalists = self.finalists.unwrap_or(by(10, 3));
         let resolved = Self {
             trials: Some(self.trials.unwrap_or(by(pilots, 24).max(finalists))),

@@ -15,6 +15,7 @@ use super::journal::{Entry, Journal};
 use super::parallel::side_by_side;
 use super::{Final, Pilot, SearchSpace, TuneSettings};
 use crate::data::{Split, Table, discard};
+use crate::map::method::Problem;
 use crate::train::{Checkpoint, Event, Observer, Stop, TrainSettings};
 use crate::{Error, FitControl, FitSettings, Fitted, Posterior, Result, fit_split};
 
@@ -93,7 +94,7 @@ pub fn search(
     settings: &TuneSettings,
     control: SearchControl<'_>,
 ) -> Result<TuneOutcome> {
-    let settings = settings.resolved(base.method)?;
+    let settings = settings.resolved(base.method.method())?;
     let base = FitSettings { train: TrainSettings { minutes: None, ..base.train.clone() }, ..base.clone() };
     let (target, given) = base.columns(table.names())?;
     let trials = space.draw(&base, given.len(), settings.trials.unwrap_or(1), base.seed)?;
@@ -108,8 +109,8 @@ pub fn search(
         Some(started + Duration::try_from_secs_f64(60.0 * share * minutes).ok()?)
     };
     let deadlines = (after(PILOT_SHARE), after(1.0));
-    let cost = |trial: &FitSettings| trial.cost(target.len(), given.len(), split.train.len());
-    let costs = trials.iter().map(cost).collect();
+    let problem = Problem { target: target.len(), given: given.len(), rows: split.train.len() };
+    let costs = trials.iter().map(|trial| trial.cost(problem)).collect::<Result<_>>()?;
     let search =
         Search { table, split, trials: &trials, costs, settings: &settings, control, journal, deadlines };
     let journal = search.control.folder.join("journal.jsonl");

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::map::Method;
-use crate::map::cot::CotSettings;
 use crate::{Error, FitSettings, Result};
 
 /// The values that one setting may take.
@@ -21,12 +20,16 @@ pub enum Domain {
     Uniform([serde_json::Number; 2]),
     /// Between two positive bounds, uniform in the logarithm; `{ log_uniform = [1e-4, 1e-2] }`.
     LogUniform([serde_json::Number; 2]),
-    /// `network.context_width = "halvings"`: one of w, w/2, w/4, … above the number m of given columns, or m, where w
-    /// is the feature width drawn.
+    /// `context_width = "halvings"`: one of w, w/2, w/4, … above the number m of given columns, or m, where w is the
+    /// feature width drawn.
     Halvings,
-    /// `flow.penalties = { authors = [-1, 3] }`: log α_C and log α_R uniform in the range, α₁ = 1/α_C and
-    /// α₂ = α_R/α_C.
-    Authors([f64; 2]),
+    /// So many numbers whose logarithms are uniform between two bounds; `{ exp_uniform = [-1, 3], count = 2 }`.
+    ExpUniform {
+        /// The bounds of the logarithm.
+        bounds: [f64; 2],
+        /// How many numbers; a list of them is drawn.
+        count: usize,
+    },
 }
 
 /// Settings, by their dotted names, and what each is drawn from.
@@ -34,7 +37,7 @@ pub enum Domain {
 /// In TOML a space has the shape of a settings file with domains in the place of values:
 ///
 /// ```toml
-/// [network]
+/// [method]
 /// feature_width = [32, 64, 128]
 /// context_width = "halvings"
 /// [train]
@@ -45,8 +48,8 @@ pub enum Domain {
 #[serde(transparent)]
 pub struct SearchSpace(BTreeMap<String, Domain>);
 
-const CONTEXT_WIDTH: &str = "network.context_width";
-const FEATURE_WIDTH: &str = "network.feature_width";
+const FEATURE_WIDTH: &str = "method.feature_width";
+/// What version 0.1 called `method.authors_alphas`.
 const PENALTIES: &str = "flow.penalties";
 
 impl SearchSpace {
@@ -56,57 +59,11 @@ impl SearchSpace {
     /// A built-in space as TOML: `default` for a table of one's own, `uci` and `paper` as published for the UCI
     /// tables and in general.
     pub fn preset(name: &str, method: Method) -> Result<&'static str> {
-        match (name, method) {
-            ("default", Method::PcpMap) => Ok("[network]\n\
-                 feature_width = [32, 64, 128, 256]\n\
-                 context_width = \"halvings\"\n\
-                 depth = [2, 3, 4]\n\
-                 [train]\n\
-                 batch_size = [32, 64, 128]\n\
-                 learning_rate = [0.01, 0.005, 0.002, 0.001]\n"),
-            ("default", Method::CotFlow) => Ok("[network]\n\
-                 feature_width = [32, 64, 128]\n\
-                 [flow]\n\
-                 time_steps = [4, 8]\n\
-                 penalties = { authors = [-1, 3] }\n\
-                 [train]\n\
-                 batch_size = [32, 64, 128]\n\
-                 learning_rate = [0.01, 0.005, 0.002]\n"),
-            ("uci", Method::PcpMap) => Ok("[network]\n\
-                 feature_width = [32, 64, 128, 256, 512]\n\
-                 context_width = \"halvings\"\n\
-                 depth = [2, 3, 4, 5, 6]\n\
-                 [train]\n\
-                 batch_size = [32, 64]\n\
-                 learning_rate = [0.01, 0.005, 0.001]\n"),
-            ("uci", Method::CotFlow) => Ok("[network]\n\
-                 feature_width = [32, 64, 128, 256, 512]\n\
-                 [flow]\n\
-                 time_steps = [8, 16]\n\
-                 penalties = { authors = [-1, 3] }\n\
-                 [train]\n\
-                 batch_size = [32, 64]\n\
-                 learning_rate = [0.01, 0.005, 0.001]\n"),
-            ("paper", Method::PcpMap) => Ok("[network]\n\
-                 feature_width = [32, 64, 128, 256, 512]\n\
-                 context_width = \"halvings\"\n\
-                 depth = [2, 3, 4, 5, 6]\n\
-                 [train]\n\
-                 batch_size = [32, 64, 128, 256]\n\
-                 learning_rate = [0.05, 0.01, 0.001, 0.0001]\n"),
-            ("paper", Method::CotFlow) => Ok("[network]\n\
-                 feature_width = [32, 64, 128, 256, 512, 1024]\n\
-                 [flow]\n\
-                 time_steps = [8, 16]\n\
-                 penalties = { authors = [-1, 3] }\n\
-                 [train]\n\
-                 batch_size = [32, 64, 128, 256, 512, 1024]\n\
-                 learning_rate = [0.05, 0.01, 0.001, 0.0001]\n"),
-            _ => Err(Error::setting(
-                "space",
-                format!("there is no \"{name}\": choose from {}", Self::PRESETS.join(", ")),
-            )),
-        }
+        let spaces = method.info().spaces;
+        spaces.iter().find(|(other, _)| *other == name).map(|(_, text)| *text).ok_or_else(|| {
+            let names: Vec<&str> = spaces.iter().map(|(name, _)| *name).collect();
+            Error::setting("space", format!("there is no \"{name}\": choose from {}", names.join(", ")))
+        })
     }
 
     /// Reads a space from TOML.
@@ -158,26 +115,23 @@ impl SearchSpace {
                 Domain::Choice(choices) => choices[rng.random_range(0..choices.len())].clone(),
                 Domain::Uniform(bounds) => between(bounds, |x| x, |x| x, rng),
                 Domain::LogUniform(bounds) => between(bounds, f64::ln, f64::exp, rng),
-                Domain::Authors([low, high]) => {
-                    let mut weight = || (low + (high - low) * rng.random::<f64>()).exp();
-                    let (transport, hjb) = CotSettings::from_authors(weight(), weight());
-                    place(&mut value, "flow.alpha_transport", transport.into());
-                    place(&mut value, "flow.alpha_hjb", hjb.into());
-                    continue;
+                Domain::ExpUniform { bounds: [low, high], count } => {
+                    let numbers = (0..*count).map(|_| (low + (high - low) * rng.random::<f64>()).exp());
+                    numbers.collect::<Vec<f64>>().into()
                 }
             };
             place(&mut value, name, drawn);
         }
-        if self.0.contains_key(CONTEXT_WIDTH) && self.0[CONTEXT_WIDTH] == Domain::Halvings {
-            let width = value["network"]["feature_width"].as_u64().ok_or_else(|| {
-                Error::setting("space", format!("{CONTEXT_WIDTH} = \"halvings\" needs {FEATURE_WIDTH}"))
+        for (name, _) in self.0.iter().filter(|(_, domain)| **domain == Domain::Halvings) {
+            let width = value["method"]["feature_width"].as_u64().ok_or_else(|| {
+                Error::setting("space", format!("{name} = \"halvings\" needs {FEATURE_WIDTH}"))
             })?;
             let least = given.max(1) as u64;
             let mut choices: Vec<u64> = std::iter::successors(Some(width), |width| Some(width / 2))
                 .take_while(|&w| w > least)
                 .collect();
             choices.push(least);
-            place(&mut value, CONTEXT_WIDTH, choices[rng.random_range(0..choices.len())].into());
+            place(&mut value, name, choices[rng.random_range(0..choices.len())].into());
         }
         let settings: FitSettings = serde_json::from_value(value).map_err(|error| {
             Error::setting("space", format!("does not fit the settings of a fit: {error}"))
@@ -228,10 +182,13 @@ fn collect(prefix: &str, value: &Value, domains: &mut BTreeMap<String, Domain>) 
             }
             return Ok(());
         }
-        Value::Object(_) => serde_json::from_value(value.clone()).map_err(|_| {
-            problem("a range is written { uniform = [low, high] } or { log_uniform = [low, high] }")
+        Value::Object(table) => range(table).ok_or_else(|| {
+            problem(
+                "a range is written { uniform = [low, high] }, { log_uniform = [low, high] } or \
+                 { exp_uniform = [low, high], count = 2 }",
+            )
         })?,
-        Value::String(word) if prefix == CONTEXT_WIDTH && word == "halvings" => Domain::Halvings,
+        Value::String(word) if word == "halvings" => Domain::Halvings,
         Value::Array(choices) if choices.is_empty() => return Err(problem("the list of choices is empty")),
         Value::Array(choices) => Domain::Choice(choices.clone()),
         single => Domain::Choice(vec![single.clone()]),
@@ -240,42 +197,63 @@ fn collect(prefix: &str, value: &Value, domains: &mut BTreeMap<String, Domain>) 
     let ordered = match &domain {
         Domain::Uniform(bounds) => ends(bounds)[0] < ends(bounds)[1],
         Domain::LogUniform(bounds) => 0.0 < ends(bounds)[0] && ends(bounds)[0] < ends(bounds)[1],
-        Domain::Authors([low, high]) => low < high,
+        Domain::ExpUniform { bounds: [low, high], .. } => low < high,
         Domain::Choice(_) | Domain::Halvings => true,
     };
     if !ordered {
         return Err(problem("the lower bound must be below the upper one, and positive for log_uniform"));
     }
-    if matches!(domain, Domain::Authors(_)) != (prefix == PENALTIES) {
-        return Err(problem(
-            "{ authors = [low, high] } is the domain of flow.penalties, and of nothing else",
-        ));
-    }
     if ["seed", "target", "given", "train.minutes", "joint"].contains(&prefix) {
         return Err(problem("cannot be searched: all trials must solve the same problem"));
     }
-    domains.insert(prefix.to_owned(), domain);
+    domains.insert(present_name(prefix), domain);
     Ok(())
 }
 
+/// The name of a setting where version 0.1 may have had it elsewhere.
+fn present_name(name: &str) -> String {
+    match name {
+        PENALTIES => "method.authors_alphas".to_owned(),
+        "network.output" => "method.output_activation".to_owned(),
+        _ => match name.strip_prefix("network.").or(name.strip_prefix("flow.")) {
+            Some(setting) => format!("method.{setting}"),
+            None => name.to_owned(),
+        },
+    }
+}
+
 fn is_range(table: &Map<String, Value>) -> bool {
-    table.len() == 1 && table.keys().all(|key| ["uniform", "log_uniform", "authors"].contains(&key.as_str()))
+    ["uniform", "log_uniform", "exp_uniform", "authors"].iter().any(|&key| table.contains_key(key))
+}
+
+/// The domain that a table of one range stands for.
+fn range(table: &Map<String, Value>) -> Option<Domain> {
+    if let Some(bounds) = table.get("exp_uniform").or(table.get("authors")) {
+        let known = table.keys().all(|key| ["exp_uniform", "authors", "count"].contains(&key.as_str()));
+        let bounds = serde_json::from_value(bounds.clone()).ok()?;
+        let default = if table.contains_key("authors") { 2 } else { 1 };
+        let count = table.get("count").map_or(Some(default), Value::as_u64)?;
+        let sensible = known && (1..=1000).contains(&count);
+        return sensible.then_some(Domain::ExpUniform { bounds, count: count as usize });
+    }
+    serde_json::from_value(Value::Object(table.clone())).ok()
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::map::MethodSettings;
 
     fn draw(text: &str, method: Method, given: usize, count: usize) -> Vec<FitSettings> {
-        let base = FitSettings { method, ..Default::default() };
+        let base = FitSettings::of(method);
         SearchSpace::from_toml(text).unwrap().draw(&base, given, count, 3).unwrap()
     }
 
     #[test]
     fn presets_draw_valid_and_different_settings() {
         for name in SearchSpace::PRESETS {
-            for method in [Method::PcpMap, Method::CotFlow] {
+            for method in Method::published() {
                 let text = SearchSpace::preset(name, method).unwrap();
                 let drawn = draw(text, method, 6, 100);
                 assert!(drawn.iter().enumerate().all(|(i, one)| !drawn[..i].contains(one)), "{name}");
@@ -292,7 +270,8 @@ mod tests {
         let text = SearchSpace::preset("uci", Method::PcpMap).unwrap();
         let mut seen = std::collections::BTreeSet::new();
         for settings in draw(text, Method::PcpMap, 9, 300) {
-            let (w, u) = (settings.network.feature_width.unwrap(), settings.network.context_width.unwrap());
+            let MethodSettings::PcpMap(method) = settings.method else { panic!("a PCP-Map") };
+            let (w, u) = (method.feature_width.unwrap(), method.context_width.unwrap());
             assert!(u == 9 || (u > 9 && w % u == 0 && (w / u).is_power_of_two()), "{w} {u}");
             if w == 64 {
                 seen.insert(u);
@@ -304,8 +283,9 @@ mod tests {
     #[test]
     fn penalties_follow_the_authors_weights() {
         for settings in draw(SearchSpace::preset("uci", Method::CotFlow).unwrap(), Method::CotFlow, 3, 50) {
-            let c = 1.0 / settings.flow.alpha_transport;
-            let r = settings.flow.alpha_hjb * c;
+            let MethodSettings::CotFlow(flow) = settings.method else { panic!("a flow") };
+            let c = 1.0 / flow.alpha_transport;
+            let r = flow.alpha_hjb * c;
             for weight in [c, r] {
                 assert!((-1.0..=3.0).contains(&weight.ln()), "{weight}");
             }
@@ -323,7 +303,10 @@ mod tests {
         for patience in 1..=3 {
             assert!((60..140).contains(&drawn.iter().filter(|one| one.train.patience == patience).count()));
         }
-        let widths = drawn.iter().map(|one| one.network.feature_width.unwrap());
+        let widths = drawn.iter().map(|one| match &one.method {
+            MethodSettings::PcpMap(method) => method.feature_width.unwrap(),
+            other => panic!("{other:?}"),
+        });
         assert!(widths.clone().all(|width| (8..=64).contains(&width)) && widths.min().unwrap() < 12);
     }
 
@@ -342,8 +325,13 @@ mod tests {
         assert!(problem("[train]\nlearning_rate = { log_uniform = [0.0, 1.0] }").contains("positive"));
         assert!(problem("[train]\nlearning_rate = { uniform = [1.0] }").contains("low, high"));
         assert!(problem("seed = [1, 2]").contains("same problem"));
-        assert!(problem("[network]\ncontext_width = \"halvings\"").contains("needs network.feature_width"));
+        assert!(problem("[network]\ncontext_width = \"halvings\"").contains("needs method.feature_width"));
         assert!(problem("[flow]\ntime_steps = [4]").contains("cot-flow"));
-        assert!(problem("[flow]\nalpha_hjb = { authors = [0, 1] }").contains("flow.penalties"));
+        assert!(
+            problem("[method]\nname = \"cot-flow\"\nalpha_hjb = { exp_uniform = [1, 0] }").contains("lower")
+        );
+        assert!(
+            problem("[method]\ndepth = { exp_uniform = [0, 1], counts = 2 }").contains("a range is written")
+        );
     }
 }

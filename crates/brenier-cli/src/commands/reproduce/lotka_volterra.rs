@@ -413,7 +413,7 @@ impl Run<'_> {
     fn accuracy(&self, fits: &[Fit]) -> Result<(), Error> {
         let mut plot = CurvePlot::new("Runge–Kutta steps", "rms error of log θ").log_x().log_y();
         let mut any = false;
-        for fit in fits.iter().filter(|fit| fit.method == Method::CotFlow) {
+        for fit in fits.iter().filter(|fit| fit.times.iter().any(|time| time.steps.is_some())) {
             let (steps, errors): (Vec<f64>, Vec<f64>) =
                 fit.times.iter().filter_map(|time| Some((time.steps? as f64, time.error))).unzip();
             plot = plot

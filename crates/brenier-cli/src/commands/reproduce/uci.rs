@@ -3,7 +3,6 @@
 use std::fmt::Write;
 
 use brenier::data::{self, UciSet, uci_sets};
-use brenier::map::Method;
 use brenier::reproduce::{UciControl, UciEvent, UciReproduction, UciScore, UciTable};
 
 use super::make;
@@ -20,10 +19,7 @@ pub(super) fn run(arguments: &UciArguments) -> Result<(), Failure> {
         [] => uci_sets().iter().collect(),
         names => names.iter().map(|name| UciSet::find(name)).collect::<Result<_, _>>()?,
     };
-    let methods = match arguments.method.as_slice() {
-        [] => vec![Method::PcpMap, Method::CotFlow],
-        methods => methods.to_vec(),
-    };
+    let methods = arguments.methods();
     let out = &arguments.out;
     let protocol = arguments.protocol();
     let data_dir = match &arguments.data_dir {

@@ -15,12 +15,14 @@ mod adjoint;
 mod flow;
 mod init;
 mod inverse;
+mod method;
 mod potential;
 mod shape;
 mod step;
 #[cfg(test)]
 mod tests;
 
+pub use method::{Flow, FlowSettings};
 pub use shape::CotShape;
 pub use step::CotWorkspace;
 
@@ -28,7 +30,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::batch::{Contexts, EVALUATION_ROWS, check_batch, check_observations, check_parameters};
-use super::{ConditionalMap, TensorSpec};
+use super::{ConditionalMap, FlowCosts, TensorSpec};
 use crate::kernel::Real;
 use crate::{Error, Result};
 use flow::{Journey, Objective, Shard, Track};
@@ -92,15 +94,6 @@ impl CotSettings {
         }
         Ok(())
     }
-}
-
-/// What a trajectory costs, per row.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FlowCosts {
-    /// ∫½‖∇ₓΦ‖² dt.
-    pub transport: Vec<f64>,
-    /// ∫|−∂ₜΦ + ½‖∇ₓΦ‖²| dt.
-    pub hjb: Vec<f64>,
 }
 
 /// A conditional optimal-transport flow with its parameters.

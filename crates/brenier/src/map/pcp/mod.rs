@@ -14,6 +14,7 @@ mod features;
 mod gradient;
 mod init;
 mod inverse;
+mod method;
 mod newton;
 mod rows;
 mod shape;
@@ -22,6 +23,7 @@ mod step;
 
 pub use init::Initialisation;
 pub use inverse::{InverseSettings, PcpInverter, Precision, Solver};
+pub use method::PcpSettings;
 pub use shape::{Convexity, OutputActivation, PcpShape};
 pub use step::PcpWorkspace;
 

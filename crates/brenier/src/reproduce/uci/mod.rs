@@ -157,18 +157,13 @@ impl UciReproduction {
             ));
         }
         let (target, given) = set.columns(&table);
-        let train = match (protocol.exact, method) {
-            // As the authors' programs: PCP-Map validates every 50 steps with patience 20, COT-Flow every 20 with 10.
-            (true, Method::PcpMap) => {
-                TrainSettings { validate_every: 50, patience: 20, ..Default::default() }
-            }
-            (true, Method::CotFlow) => {
-                TrainSettings { validate_every: 20, patience: 10, ..Default::default() }
-            }
-            (false, _) => TrainSettings { patience: 10, ..Default::default() },
+        let own = MethodProtocol::of(method);
+        let train = match protocol.exact {
+            true => own.train,
+            false => TrainSettings { patience: 10, ..Default::default() },
         };
         let base = FitSettings {
-            method,
+            method: method.defaults(),
             target: Some(target),
             given: Some(given),
             joint: set.joint,
@@ -178,7 +173,7 @@ impl UciReproduction {
         };
         let space = match protocol.exact {
             true => SearchSpace::preset("uci", method)?,
-            false => short_space(method),
+            false => own.short_space,
         };
         // Epochs of a pilot, as published: fewer where there are more rows.
         let pilot_epochs = match set.name {
@@ -187,10 +182,9 @@ impl UciReproduction {
             _ => 15,
         };
         let tune = TuneSettings {
-            trials: Some(protocol.trials.unwrap_or(match (protocol.exact, method) {
-                (true, Method::PcpMap) => 100,
-                (true, Method::CotFlow) => 50,
-                (false, _) => 16,
+            trials: Some(protocol.trials.unwrap_or(match protocol.exact {
+                true => method.info().published_pilots.unwrap_or(100),
+                false => 16,
             })),
             pilot_epochs: Some(pilot_epochs),
             finalists: Some(protocol.finalists.unwrap_or(if protocol.exact { 10 } else { 3 })),
@@ -233,7 +227,7 @@ impl UciReproduction {
         let seconds = outcome.pilots.iter().map(|pilot| pilot.seconds);
         let result = UciResult {
             dataset: self.set.name.to_owned(),
-            method: self.base.method,
+            method: self.base.method.method(),
             protocol: self.protocol.clone(),
             complete: outcome.complete && (folds.is_some() || self.protocol.folds == 0),
             pilots: outcome.trials.len(),
@@ -379,27 +373,44 @@ impl UciReproduction {
     }
 }
 
-/// Widths and rates that did well on small tables, fewer than published.
-fn short_space(method: Method) -> &'static str {
-    match method {
-        Method::PcpMap => {
-            "[network]\n\
-             feature_width = [32, 64, 128]\n\
-             context_width = \"halvings\"\n\
-             depth = [2, 3]\n\
-             [train]\n\
-             batch_size = [32, 64]\n\
-             learning_rate = [0.01, 0.005, 0.002]\n"
-        }
-        Method::CotFlow => {
-            "[network]\n\
-             feature_width = [32, 64]\n\
-             [flow]\n\
-             alpha_transport = { log_uniform = [0.003, 0.1] }\n\
-             alpha_hjb = { log_uniform = [0.03, 0.5] }\n\
-             [train]\n\
-             batch_size = [32, 64]\n\
-             learning_rate = [0.01, 0.005]\n"
+/// What the experiment has to say about a method.
+struct MethodProtocol {
+    /// The training of the authors' programs.
+    train: TrainSettings,
+    /// Widths and rates that did well on small tables, fewer than published.
+    short_space: &'static str,
+}
+
+impl MethodProtocol {
+    fn of(method: Method) -> Self {
+        let train = |validate_every: usize, patience: u32| TrainSettings {
+            validate_every,
+            patience,
+            ..Default::default()
+        };
+        match method {
+            Method::PcpMap => Self {
+                train: train(50, 20),
+                short_space: "[method]\n\
+                    feature_width = [32, 64, 128]\n\
+                    context_width = \"halvings\"\n\
+                    depth = [2, 3]\n\
+                    [train]\n\
+                    batch_size = [32, 64]\n\
+                    learning_rate = [0.01, 0.005, 0.002]\n",
+            },
+            Method::CotFlow => Self {
+                train: train(20, 10),
+                short_space: "[method]\n\
+                    feature_width = [32, 64]\n\
+                    alpha_transport = { log_uniform = [0.003, 0.1] }\n\
+                    alpha_hjb = { log_uniform = [0.03, 0.5] }\n\
+                    [train]\n\
+                    batch_size = [32, 64]\n\
+                    learning_rate = [0.01, 0.005]\n",
+            },
+            // The paper does not have it.
+            other => Self { train: TrainSettings::default(), short_space: other.info().spaces[0].1 },
         }
     }
 }

@@ -63,7 +63,8 @@ impl Published {
     /// The figures printed for a data set.
     pub fn find(dataset: &str, method: Method) -> Option<Self> {
         let (_, methods) = PUBLISHED.iter().find(|(name, _)| *name == dataset)?;
-        let [nll, mmd] = methods[usize::from(method == Method::CotFlow)];
+        let column = [Method::PcpMap, Method::CotFlow].iter().position(|&other| other == method)?;
+        let [nll, mmd] = methods[column];
         let figures = |row: [(f64, f64); 3]| row.map(|(mean, deviation)| OverSeeds { mean, deviation });
         Some(Self { nll: figures(nll), mmd: figures(mmd) })
     }
@@ -130,7 +131,7 @@ impl UciTable {
     pub fn put(&mut self, result: UciResult) {
         let place = |result: &UciResult| {
             let set = uci_sets().iter().position(|set| set.name == result.dataset);
-            (result.method == Method::CotFlow, set)
+            (result.method, set)
         };
         self.results.retain(|other| place(other) != place(&result));
         self.results.push(result);

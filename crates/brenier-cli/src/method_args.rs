@@ -1,0 +1,127 @@
+//! The settings of the methods as flags, made from the library's list.
+
+use brenier::FitSettings;
+use brenier::map::Method;
+use brenier::map::method::{SettingInfo, SettingKind};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use serde_json::{Map, Value};
+
+/// Parses the name of a method.
+pub(crate) fn method() -> impl TypedValueParser<Value = Method> {
+    let names = Method::ALL.iter().map(|method| method.name());
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<Method>())
+}
+
+/// The settings of the method that were given as flags, by the keys of a settings file.
+pub(crate) struct MethodFlags(Map<String, Value>);
+
+impl MethodFlags {
+    /// Lays the chosen method, if any, and the flags over `settings`.
+    pub(crate) fn overlay(self, method: Option<Method>, settings: &mut FitSettings) -> brenier::Result<()> {
+        if let Some(method) = method.filter(|&method| method != settings.method.method()) {
+            settings.method = method.defaults();
+        }
+        settings.method = settings.method.with_values(self.0)?;
+        Ok(())
+    }
+}
+
+/// Every setting once, with the methods that have it and what each says of it.
+fn settings() -> Vec<(SettingInfo, Vec<(Method, &'static str)>)> {
+    let mut all: Vec<(SettingInfo, Vec<(Method, &'static str)>)> = Vec::new();
+    for &method in Method::ALL {
+        for setting in method.info().settings {
+            match all.iter_mut().find(|(other, _)| other.name == setting.name) {
+                Some((_, owners)) => owners.push((method, setting.help)),
+                None => all.push((*setting, vec![(method, setting.help)])),
+            }
+        }
+    }
+    all
+}
+
+/// `PCP-Map: width of …; COT-Flow: width of … [default: by the table]`.
+fn help(setting: &SettingInfo, owners: &[(Method, &'static str)]) -> String {
+    let parts: Vec<String> =
+        owners.iter().map(|(method, text)| format!("{}: {text}", method.title())).collect();
+    match setting.default {
+        "" => parts.join("; "),
+        default => format!("{} [default: {default}]", parts.join("; ")),
+    }
+}
+
+fn parse(kind: SettingKind, text: &str) -> Result<Value, String> {
+    let numbers = || -> Option<Vec<f64>> {
+        let number = |part: &str| part.trim().parse().ok().filter(|number: &f64| number.is_finite());
+        text.split(',').map(number).collect()
+    };
+    let wholes = || -> Option<Vec<u64>> { text.split(',').map(|part| part.trim().parse().ok()).collect() };
+    match kind {
+        SettingKind::Whole => {
+            text.parse::<u64>().ok().map(Value::from).ok_or("write a whole number".to_owned())
+        }
+        SettingKind::Number => {
+            let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
+            number.map(Value::from).ok_or("write a number".to_owned())
+        }
+        SettingKind::WholeList => {
+            wholes().map(Value::from).ok_or("write whole numbers as in 128,64".to_owned())
+        }
+        SettingKind::Numbers(count) => numbers()
+            .filter(|numbers| numbers.len() == count)
+            .map(Value::from)
+            .ok_or(format!("write {count} numbers as in 20,4")),
+        _ => Ok(Value::from(text)),
+    }
+}
+
+fn argument(setting: SettingInfo, owners: &[(Method, &'static str)]) -> Arg {
+    let argument = Arg::new(setting.name)
+        .long(setting.name.replace('_', "-"))
+        .help(help(&setting, owners))
+        .help_heading("Map");
+    match setting.kind {
+        SettingKind::Choice(words) => {
+            argument.value_name("NAME").value_parser(PossibleValuesParser::new(words).map(Value::String))
+        }
+        kind => {
+            let name = match kind {
+                SettingKind::Whole => "N",
+                SettingKind::WholeList => "N,…",
+                SettingKind::Numbers(2) => "C,R",
+                _ => "NUMBER",
+            };
+            argument.value_name(name).value_parser(move |text: &str| parse(kind, text))
+        }
+    }
+}
+
+impl Args for MethodFlags {
+    fn augment_args(command: Command) -> Command {
+        settings()
+            .into_iter()
+            .fold(command, |command, (setting, owners)| command.arg(argument(setting, &owners)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for MethodFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = |name: &str| matches.get_one::<Value>(name).cloned();
+        Ok(Self(
+            settings()
+                .iter()
+                .filter_map(|(setting, _)| Some((setting.name.to_owned(), given(setting.name)?)))
+                .collect(),
+        ))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.extend(Self::from_arg_matches(matches)?.0);
+        Ok(())
+    }
+}

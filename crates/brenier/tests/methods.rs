@@ -1,0 +1,162 @@
+//! What every method of the list promises, checked on a model that was fitted with it.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use brenier::data::Table;
+use brenier::map::method::Problem;
+use brenier::map::{Method, SampleSettings};
+use brenier::train::{Silent, TrainSettings};
+use brenier::{FitControl, FitSettings, ModeSettings, Posterior, demo, fit};
+
+fn fitted(table: Table, method: Method, joint: bool) -> Posterior {
+    let method = method.defaults();
+    let settings = FitSettings {
+        method: method.with("feature_width", 12).unwrap_or(method),
+        target: Some("x1,x2".parse().unwrap()),
+        given: Some("y".parse().unwrap()),
+        joint,
+        train: TrainSettings { epochs: 3, ..Default::default() },
+        seed: 3,
+        ..Default::default()
+    };
+    let stop = AtomicBool::new(false);
+    let control = FitControl { observer: &mut Silent, stop: &stop, checkpoint: None };
+    fit(table, &settings, control).unwrap().posterior
+}
+
+/// Rows of standardised (x, y) close to where data are.
+fn rows(model: &Posterior, count: usize) -> (Vec<f64>, Vec<f64>) {
+    let (n, m) = (model.map().target_dim(), model.map().given_dim());
+    let wave = |i: usize| (1.7 * i as f64).sin();
+    ((0..count * n).map(wave).collect(), (0..count * m).map(|i| 0.8 * wave(3 * i + 1)).collect())
+}
+
+#[test]
+fn every_method_keeps_what_a_map_promises() {
+    for &method in Method::ALL {
+        let model = fitted(demo::simulate(600, 0), method, false);
+        let map = model.map();
+        let (x, y) = rows(&model, 20);
+        let (n, name) = (map.target_dim(), method.name());
+        assert_eq!((n, map.given_dim()), (2, 1));
+
+        // log π = −½‖z‖² − (n/2) log 2π + log |det ∂z/∂x|.
+        let (mut z, mut log_det, mut density) = (vec![0.0; 40], vec![0.0; 20], vec![0.0; 20]);
+        map.double().forward(&x, &y, &mut z, &mut log_det).unwrap();
+        map.double().log_density(&x, &y, &mut density).unwrap();
+        for row in 0..20 {
+            let square: f64 = z[row * n..(row + 1) * n].iter().map(|z| z * z).sum();
+            let expected = log_det[row] - 0.5 * square - n as f64 * 0.5 * (2.0 * std::f64::consts::PI).ln();
+            assert!((density[row] - expected).abs() < 1e-9, "{name}: {} {expected}", density[row]);
+        }
+
+        // The gradient in x.
+        let (mut again, mut gradient) = (vec![0.0; 20], vec![0.0; 40]);
+        map.double().log_density_gradient(&x, &y, &mut again, &mut gradient).unwrap();
+        for j in 0..n {
+            let moved = |h: f64| {
+                let mut x = x.clone();
+                x.iter_mut().skip(j).step_by(n).for_each(|x| *x += h);
+                let mut density = vec![0.0; 20];
+                map.double().log_density(&x, &y, &mut density).unwrap();
+                density
+            };
+            for (row, (up, down)) in moved(1e-5).iter().zip(&moved(-1e-5)).enumerate() {
+                assert!((density[row] - again[row]).abs() < 1e-9, "{name}");
+                let slope = (up - down) / 2e-5;
+                let exact = gradient[row * n + j];
+                assert!((slope - exact).abs() < 1e-5 * (1.0 + exact.abs()), "{name}: {slope} {exact}");
+            }
+        }
+
+        // Draws invert the map, at observations by index and in any order.
+        let observation: Vec<u32> = (0..20).map(|row| 19 - row).collect();
+        let reordered: Vec<f64> = observation.iter().map(|&row| y[row as usize]).collect();
+        let settings = SampleSettings { residuals: true, ..Default::default() };
+        let (drawn, inversion) = map.draw(&z, &y, &observation, &settings).unwrap();
+        let mut back = vec![0.0; 40];
+        map.double().forward(&drawn, &reordered, &mut back, &mut log_det).unwrap();
+        let worst = z.iter().zip(&back).fold(0.0, |worst: f64, (z, back)| worst.max((z - back).abs()));
+        assert!(worst < 1e-4, "{name}: {worst}");
+        assert!(inversion.unsolved.is_empty() && inversion.residuals.len() == 20, "{name}");
+        assert!(inversion.residuals.iter().all(|&residual| residual < 1e-4), "{name}");
+        let quick = map.log_density_at(&drawn, &y, &observation).unwrap();
+        map.double().log_density(&drawn, &reordered, &mut density).unwrap();
+        for (quick, exact) in quick.iter().zip(&density) {
+            assert!((quick - exact).abs() < 1e-3 * (1.0 + exact.abs()), "{name}: {quick} {exact}");
+        }
+
+        // It is one to one, has something to say, and knows its parameters.
+        let certificate = map.certify(&x, &y).unwrap();
+        assert!(certificate.smallest > 0.0 && certificate.largest < 1e3, "{name}: {certificate:?}");
+        assert!(certificate.bound.is_none_or(|bound| bound > 0.0 && bound <= certificate.smallest));
+        assert!(certificate.log_det_error.is_none_or(|error| error < 1e-3), "{name}: {certificate:?}");
+        assert!(!map.describe().is_empty());
+        let count: usize = map.single().tensors().iter().map(|spec| spec.indices().count()).sum();
+        assert!(count > 0 && count <= map.parameters(), "{name}");
+        let resolved = &model.header().settings.method;
+        assert_eq!(resolved.spec().parameters(2, 1).unwrap(), map.parameters(), "{name}");
+        let mut unchanged = resolved.clone();
+        let problem = Problem { target: 2, given: 1, rows: 100_000 };
+        unchanged.spec_mut().resolve(problem, &mut TrainSettings::default());
+        assert_eq!(&unchanged, resolved, "{name}: every choice was made");
+
+        // Settings of draws that mean nothing to it are refused.
+        let means = |settings: SampleSettings| map.draw(&z, &y, &observation, &settings).is_ok();
+        let steps = SampleSettings { steps: Some(8), ..Default::default() };
+        let tolerance = SampleSettings { tolerance: Some(1e-4), ..Default::default() };
+        assert_eq!(means(steps), map.paths().is_some(), "{name}");
+        assert_eq!(means(tolerance), map.tolerance(&tolerance).is_some(), "{name}");
+    }
+}
+
+#[test]
+fn every_method_is_saved_loaded_and_used_with_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    for &method in Method::ALL {
+        for joint in [false, true] {
+            let name = method.name();
+            let model = fitted(demo::simulate(300, 1), method, joint);
+            let path = folder.path().join("model.brenier");
+            model.save(&path).unwrap();
+            let bytes = std::fs::read(&path).unwrap();
+            let loaded = Posterior::load(&path).unwrap();
+            loaded.save(&path).unwrap();
+            assert_eq!(bytes, std::fs::read(&path).unwrap(), "{name}");
+            assert_eq!((loaded.method(), loaded.parameters()), (method, model.parameters()));
+            let settings = SampleSettings::default();
+            let draws = |model: &Posterior| model.sample(&[0.3, -0.4], 2, 50, 1, &settings).unwrap().values;
+            assert_eq!(draws(&model), draws(&loaded), "{name}");
+            let density = |model: &Posterior| model.log_density(&[0.1, 0.2], &[0.3]).unwrap();
+            assert_eq!(density(&model), density(&loaded), "{name}");
+            let mode = |model: &Posterior| model.mode(&[0.3], 1, 0, &ModeSettings::default()).unwrap();
+            assert_eq!(mode(&model), mode(&loaded), "{name}");
+            if joint {
+                let both = |model: &Posterior| model.sample_joint(20, 1, &settings).unwrap();
+                assert_eq!(both(&model), both(&loaded), "{name}");
+            }
+        }
+    }
+}
+
+/// Models of Brenier 0.1 and what it drew from them: theta_1, theta_2, log density.
+#[test]
+fn models_of_version_1_load_and_give_the_same_draws() {
+    let y = [2.2724203545588777, -0.7863958459153001, -2.6006641642637662, -0.08673237453624494];
+    for (name, given) in [("pcp-map", y.to_vec()), ("cot-flow", [&[-1.0622360506440782][..], &y].concat())] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/version-1");
+        let model = Posterior::load(&folder.join(format!("{name}.brenier"))).unwrap();
+        assert_eq!(model.method().name(), name);
+        assert_eq!(model.marginal().is_some(), name == "pcp-map");
+        let draws = model.sample(&given, 1, 3, 1, &SampleSettings::default()).unwrap().values;
+        let written = std::fs::read_to_string(folder.join(format!("{name}.csv"))).unwrap();
+        for (line, draw) in written.lines().skip(1).zip(draws.chunks_exact(2)) {
+            let numbers: Vec<f64> = line.split(',').skip(1).map(|cell| cell.parse().unwrap()).collect();
+            let density = model.log_density(draw, &given).unwrap().user[0];
+            for (got, exact) in draw.iter().chain([&density]).zip(&numbers) {
+                assert!((got - exact).abs() < 1e-5, "{name}: {got} {exact}");
+            }
+        }
+    }
+}
