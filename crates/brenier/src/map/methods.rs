@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::method::{ListedMethod, MethodInfo, MethodSpec};
-use super::{cot, pcp};
+use super::{cot, gaussian, pcp};
 use crate::{Error, Result};
 
 macro_rules! methods {
@@ -76,6 +76,8 @@ methods! {
     PcpMap(pcp::PcpSettings) = "pcp-map",
     /// A flow along the gradient of a potential, penalised towards straight optimal-transport paths.
     CotFlow(cot::FlowSettings) = "cot-flow",
+    /// A Gaussian with an affine mean, in closed form.
+    Gaussian(gaussian::GaussianSettings) = "gaussian",
 }
 
 impl Default for Method {

@@ -16,6 +16,7 @@ mod batch;
 mod certificate;
 pub mod cot;
 mod embed;
+pub mod gaussian;
 pub mod method;
 mod methods;
 pub mod pcp;
