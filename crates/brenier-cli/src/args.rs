@@ -513,6 +513,12 @@ pub(crate) struct SettingFlags {
     #[command(flatten)]
     map: MethodFlags,
 
+    /// Members of an ensemble: maps trained on all rows but those of one fold each, side by side [default: 1]
+    #[arg(long, value_name = "N", help_heading = "Training")]
+    members: Option<usize>,
+    /// Train the members on bootstrap samples of the rows instead of folds
+    #[arg(long, help_heading = "Training")]
+    bootstrap: bool,
     /// Seed of split, initial weights and batches [default: 0]
     #[arg(long, value_name = "N", help_heading = "Training")]
     seed: Option<u64>,
@@ -579,6 +585,8 @@ impl SettingFlags {
         set(&mut settings.scaling, self.scaling);
         fill(&mut settings.pca, self.pca);
         settings.joint |= self.joint;
+        fill(&mut settings.members, self.members);
+        settings.bootstrap |= self.bootstrap;
         set(&mut settings.seed, self.seed);
         self.map.overlay(self.method, settings)?;
         let train = &mut settings.train;
@@ -655,6 +663,8 @@ pub(crate) enum Extra {
     LogDensity,
     /// How far out the observation lies: the part of the training distribution that lies less far out
     SupportPercentile,
+    /// How far the members of an ensemble disagree at the observation, in nats
+    Disagreement,
 }
 
 #[derive(Args)]

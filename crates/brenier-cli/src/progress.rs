@@ -111,6 +111,15 @@ fn opening(event: &Event) -> Option<String> {
         let given = if *conditional { " given the rest" } else { "" };
         return Some(format!("block {number} of {of}: {names}{given}"));
     }
+    match event {
+        Event::Members { of } => return Some(format!("training {of} members side by side, one thread each")),
+        Event::Member { number, of, best_valid_nll } => {
+            return Some(format!(
+                "member {number} of {of}: validation NLL {best_valid_nll:.4} (standardised)"
+            ));
+        }
+        _ => {}
+    }
     let Event::Started { train_rows, valid_rows, parameters, resumed_at, .. } = event else { return None };
     let resumed = match resumed_at {
         0 => String::new(),
@@ -162,7 +171,7 @@ impl Observer for Lines {
                 output::warning(&recovery(*step, cause, *learning_rate));
             }
             Event::Warning { text } => output::warning(text),
-            Event::Block { .. } | Event::Started { .. } | Event::Finished { .. } => {}
+            _ => {}
         }
     }
 }
@@ -223,7 +232,7 @@ impl Observer for Bar {
             }
             Event::Warning { text } => self.bar.suspend(|| output::warning(text)),
             Event::Finished { .. } => self.bar.finish_and_clear(),
-            Event::Block { .. } => {}
+            _ => {}
         }
     }
 

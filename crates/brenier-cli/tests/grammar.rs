@@ -168,7 +168,7 @@ fn files_of_ours_that_are_no_models_are_recognised() {
     };
     let stop = AtomicBool::new(false);
     let control = FitControl { observer: &mut Silent, stop: &stop, checkpoint: Some(checkpoint) };
-    brenier::fit(table, &settings, control).unwrap();
+    brenier::fit(&table, &settings, control).unwrap();
     assert!(here.join("m.brenier.checkpoint").exists());
     let words = ["m.brenier.checkpoint", "holds a training checkpoint, not a model", "--resume"];
     refuse(here, "info m.brenier.checkpoint", 2, &words);

@@ -382,3 +382,32 @@ fn observations_unlike_the_training_data_are_warned_of() {
     let far = run(here, "density m.brenier far.csv");
     assert!(stderr(&far).contains("2 of 2 rows"), "{}", stderr(&far));
 }
+
+#[test]
+fn an_ensemble_and_the_gaussian_go_through_every_command() {
+    let folder = folder();
+    let here = folder.path();
+    succeed(here, &format!("fit data.csv {SMALL} --members 3 --out e.brenier"));
+    assert!(!here.join("e.brenier.checkpoint.member-1").exists());
+    assert!(succeed(here, "info e.brenier").contains("members         3, validation NLL"));
+    let draws = succeed(here, "sample e.brenier --at y1=0,y2=0 -n 3 --with disagreement");
+    assert!(draws.starts_with("x1,x2,disagreement"), "{draws}");
+    let report = succeed(here, "check e.brenier data.csv --pairs 50 --draws 50");
+    assert!(report.contains("the 3 members of the ensemble disagree by"), "{report}");
+    assert!(report.contains("a conditional Gaussian"), "{report}");
+    succeed(here, "mode e.brenier --at y1=0,y2=0");
+    succeed(here, "density e.brenier data.csv");
+    refuse(here, &format!("fit data.csv {SMALL} --bootstrap --out x.brenier"), 2, &["bootstrap", "members"]);
+
+    let gaussian = "--target x1,x2 --given y1..y2 --method gaussian";
+    succeed(here, &format!("fit data.csv {gaussian} --covariance log-affine --joint --out g.brenier"));
+    assert!(succeed(here, "info g.brenier").contains("log-affine covariance"));
+    succeed(here, "sample g.brenier --at y1=0,y2=0 -n 3 --summary");
+    succeed(here, "check g.brenier data.csv --pairs 50 --draws 50");
+    succeed(here, "report g.brenier data.csv --out g.html");
+    succeed(here, "mode g.brenier --at y1=0,y2=0");
+    succeed(here, &format!("tune data.csv {gaussian} --trials 2 --finalists 1 --repeats 1 --out t.brenier"));
+    refuse(here, "sample g.brenier --at y1=0,y2=0 --solver lbfgs", 2, &["solver", "conditional Gaussian"]);
+    refuse(here, "sample g.brenier --at y1=0,y2=0 --with disagreement", 2, &["--members"]);
+    refuse(here, &format!("fit data.csv {gaussian} --depth 3 --out x.brenier"), 2, &["depth", "pcp-map"]);
+}

@@ -102,7 +102,7 @@ fn newton(pool: &rayon::ThreadPool, threads: usize, repeats: u64) {
     let stop = AtomicBool::new(false);
     let table = Table::new(names, values).unwrap();
     let control = FitControl { observer: &mut Silent, stop: &stop, checkpoint: None };
-    let posterior = pool.install(|| fit(table, &settings, control)).unwrap().posterior;
+    let posterior = pool.install(|| fit(&table, &settings, control)).unwrap().posterior;
     let observation = statistics(&[0.5, -0.8, 0.3, 1.0], &mut rng);
     for tolerance in [1e-6, 1e-10, 1e-3] {
         let inverse = SampleSettings { tolerance: Some(tolerance), ..Default::default() };

@@ -79,7 +79,7 @@ fn main() {
         };
         let stop = AtomicBool::new(false);
         let control = FitControl { observer: &mut Silent, stop: &stop, checkpoint: None };
-        let model = fit(table, &settings, control).unwrap().posterior;
+        let model = fit(&table, &settings, control).unwrap().posterior;
         for (solver, precision) in [
             (Solver::Newton, Precision::Mixed),
             (Solver::Newton, Precision::Double),

@@ -1,31 +1,21 @@
 //! Conditional optimal transport: learn a posterior map from pairs, then sample, score and maximise it.
 //!
-//! A [`Posterior`] is fitted to a table of pairs (x, y) by [`fit()`] and then answers for any y: draws
+//! A [`Posterior`] is fitted to a table of pairs (x, y) by a [`Fit`] and then answers for any y: draws
 //! ([`Posterior::sample`]), exact log densities in the user's units ([`Posterior::log_density`]) and MAP points
 //! ([`Posterior::mode`]).
 //!
 //! ```
-//! use std::sync::atomic::AtomicBool;
-//! use brenier::map::SampleSettings;
-//! use brenier::train::{Silent, TrainSettings};
-//! use brenier::{FitControl, FitSettings, fit};
+//! use brenier::Fit;
 //!
 //! # fn main() -> brenier::Result<()> {
-//! // Pairs from a simulator; `brenier::data::read` reads them from a file.
-//! let table = brenier::demo::simulate(1000, 0);
-//! let settings = FitSettings {
-//!     target: Some("x1,x2".parse()?),
-//!     given: Some("y".parse()?),
-//!     train: TrainSettings { epochs: 5, ..Default::default() },
-//!     ..Default::default()
-//! };
-//! let stop = AtomicBool::new(false);
-//! let control = FitControl { observer: &mut Silent, stop: &stop, checkpoint: None };
-//! let posterior = fit(table, &settings, control)?.posterior;
+//! // Pairs from a simulator; `Table::read` reads them from a file.
+//! let pairs = brenier::demo::simulate(1000, 0);
+//! let posterior = Fit::of("x1,x2").given("y").seed(1).epochs(5).run(&pairs)?;
 //!
-//! let draws = posterior.sample(&[0.5], 1, 100, 0, &SampleSettings::default())?;
-//! assert_eq!(draws.values.len(), 100 * 2);
-//! let density = posterior.log_density(&draws.values[..2], &[0.5])?;
+//! let at = posterior.at(&[0.5])?;
+//! let draws = at.sample(100)?;
+//! println!("{draws}"); // mean, sd, 5–95 % of each parameter
+//! let density = at.log_density(&draws.values[..2])?;
 //! println!("log density {} in user units, {} standardised", density.user[0], density.standardised[0]);
 //! # Ok(())
 //! # }
@@ -34,8 +24,9 @@
 //! The modules follow the data: [`data`] (tables) → [`transform`] (invertible steps with log-determinants) →
 //! [`map`] (the transport maps and their derivatives) ← [`train`] → [`store`] (the model file) → [`Posterior`] →
 //! [`diagnose`] (two-sample tests, calibration) → [`mod@check`] (one verdict) → [`report`] (pictures and a page).
-//! [`statistics`] holds the summaries of numbers that several of them use. [`tune`] searches for good settings. [`simulate`] makes tables from models, and [`abc`] finds particles by simulation
-//! alone. [`reproduce`] runs published experiments.
+//! [`statistics`] holds the summaries of numbers that several of them use. [`tune`] searches for good settings.
+//! [`simulate`] makes tables from models, and [`abc`] finds particles by simulation alone. [`reproduce`] runs published
+//! experiments. Methods are listed in one place, [`map::Method`].
 
 mod error;
 mod fit;
@@ -58,11 +49,12 @@ pub mod transform;
 pub mod tune;
 
 pub use error::{Error, Result};
-pub use fit::{FitControl, FitSettings, Fitted, fit, fit_split};
+pub use fit::{Fit, FitControl, FitSettings, Fitted, Prepared, StopToken, fit, fit_split};
 pub use kernel::Real;
 pub use posterior::{
-    Distance, Draws, Header, JointDraws, JointLogDensities, LogDensities, Mode, ModeSettings, Posterior,
-    ScoredRows, StepError, Straightness, Summaries, TrainingScores, TrainingSummary, Units,
+    At, Baseline, Distance, Draws, Header, JointDraws, JointLogDensities, LogDensities, Member, Mode,
+    ModeSettings, Observed, Posterior, ScoredRows, StepError, Straightness, Summaries, TrainingScores,
+    TrainingSummary, Units,
 };
 
 /// The README's example must compile.

@@ -31,7 +31,7 @@ fn fitted(table: Table, target: &[&str], given: &[&str], epochs: u32, settings: 
         ..settings
     };
     let stop = AtomicBool::new(false);
-    fit(table, &settings, FitControl { observer: &mut Silent, stop: &stop, checkpoint: None })
+    fit(&table, &settings, FitControl { observer: &mut Silent, stop: &stop, checkpoint: None })
         .unwrap()
         .posterior
 }
@@ -307,7 +307,7 @@ fn overfitted() -> (Table, Vec<u32>, Vec<u32>, Posterior) {
     };
     let stop = AtomicBool::new(false);
     let control = FitControl { observer: &mut Silent, stop: &stop, checkpoint: None };
-    let model = fit_split(table.clone(), &train, &valid, &settings, control).unwrap().posterior;
+    let model = fit_split(&table, &train, &valid, &settings, control).unwrap().posterior;
     (table, train, valid, model)
 }
 

@@ -39,7 +39,7 @@ fn settings(method: Method, target: &str, given: &str) -> FitSettings {
 
 fn fitted(table: Table, settings: &FitSettings) -> Posterior {
     let stop = AtomicBool::new(false);
-    fit(table, settings, FitControl { observer: &mut Silent, stop: &stop, checkpoint: None })
+    fit(&table, settings, FitControl { observer: &mut Silent, stop: &stop, checkpoint: None })
         .unwrap()
         .posterior
 }
@@ -350,8 +350,9 @@ fn bounded_targets_are_respected_and_their_density_integrates_to_one() {
         let integral: f64 = density.iter().zip(&inside).map(|(d, (_, slope))| d.exp() * slope * step).sum();
         assert!((integral - 1.0).abs() < 1e-3, "y = {y}: the density integrates to {integral}");
     }
-    // Outside its support a value has no density, and the error says where.
-    let error = posterior.log_density(&[5.5], &[0.0]).unwrap_err().to_string();
+    // Outside its support a value has no density, and who asks is told where.
+    assert_eq!(posterior.log_density(&[5.5], &[0.0]).unwrap().user, [f64::NEG_INFINITY]);
+    let error = posterior.check_target(&[5.5]).unwrap_err().to_string();
     assert!(error.contains("row 1") && error.contains('p') && error.contains("5.5"), "{error}");
 }
 

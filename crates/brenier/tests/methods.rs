@@ -22,7 +22,7 @@ fn fitted(table: Table, method: Method, joint: bool) -> Posterior {
     };
     let stop = AtomicBool::new(false);
     let control = FitControl { observer: &mut Silent, stop: &stop, checkpoint: None };
-    fit(table, &settings, control).unwrap().posterior
+    fit(&table, &settings, control).unwrap().posterior
 }
 
 /// Rows of standardised (x, y) close to where data are.

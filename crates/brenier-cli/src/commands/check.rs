@@ -170,6 +170,8 @@ pub(crate) fn summary(found: &Check) -> String {
                 writeln!(text, "mean NLL, {units}  {:.4} ± {:.4}{median}{of}", own.mean, own.standard_error);
         }
     }
+    let baseline = scored.baseline_name();
+    let _ = writeln!(text, "mean NLL, standardised  {:.4}, {baseline}", scored.baseline);
     text
 }
 

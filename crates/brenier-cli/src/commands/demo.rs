@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     settings.train.epochs = arguments.epochs;
     let mut screen = progress::screen(output::quiet(), None);
     let control = FitControl { observer: screen.as_mut(), stop, checkpoint: None };
-    let fitted = brenier::fit(table, &settings, control)?;
+    let fitted = brenier::fit(&table, &settings, control)?;
     drop(screen);
     if !fitted.validated {
         return Err(interrupted());

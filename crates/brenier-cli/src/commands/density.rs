@@ -77,6 +77,8 @@ pub(crate) fn score(model: &Posterior, table: &Table) -> Result<Scores, Failure>
         table.iter().flat_map(|row| &row[from..to]).copied().collect()
     };
     let (target, given) = (side(0, n), side(n, table.columns()));
+    // A value outside of a support is a mistake of the table, which its row should be named for.
+    model.check_target(&target)?;
     if model.marginal().is_none() {
         return Ok(Scores { whole: model.log_density(&target, &given)?, factors: None });
     }

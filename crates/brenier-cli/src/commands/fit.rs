@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use brenier::data::{self, Choice, Encoding, Pick, ReadOptions, Selection, Table};
 use brenier::train::{Checkpoint, Stop};
-use brenier::{Error, FitControl, FitSettings, Posterior};
+use brenier::{Error, FitControl, FitSettings, Posterior, Prepared};
 
 use super::{density, info};
 use crate::args::FitArguments;
@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
         None => FitSettings::default(),
     };
     arguments.settings.overlay(&mut settings)?;
-    settings.train.validate()?;
+    settings.validate()?;
     let every = Duration::try_from_secs_f64(arguments.checkpoint_seconds).map_err(|_| {
         Failure::Usage(format!("--checkpoint-seconds: {} is not a time", arguments.checkpoint_seconds))
     })?;
@@ -46,8 +46,11 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
     let stop = stop_on_interrupt()?;
     let kept = checkpoint.as_ref().map(|plan| plan.path.clone());
     let control = FitControl { observer: &mut observers, stop, checkpoint };
-    let fitted = brenier::fit(table, &settings, control)
-        .map_err(|error| Failure::from(error).of_table(&arguments.table))?;
+    let named = |error: Error| Failure::from(error).of_table(&arguments.table);
+    let prepared = Prepared::new(&table, &settings).map_err(named)?;
+    // A large table is not kept while its rows are trained on.
+    drop(table);
+    let fitted = prepared.fit(&settings, control).map_err(named)?;
     drop(observers);
     let model = fitted.posterior.with_encoding(encoding)?;
     if !fitted.validated && stop.load(Ordering::Relaxed) {
@@ -166,17 +169,19 @@ fn summary(model: &Posterior, out: &Path, checkpoint: Option<&Path>) -> String {
     let training = &header.training;
     let ended = match training.stop {
         Stop::Converged => "the validation loss no longer improved",
+        Stop::ClosedForm => "the fit has a closed form",
         Stop::Epochs => "the last epoch was reached; with more --epochs it may still improve",
         Stop::Minutes => "the time was used up; it may still improve",
         Stop::Interrupted => "it was stopped (Ctrl-C or a signal); it may still improve",
         Stop::Diverged => "the loss repeatedly became NaN or infinite",
+        _ => "for another reason",
     };
     let mut text = format!(
         "target          {}\n\
          given           {}\n\
          rows            {} trained on, {} held out for validation\n\
          validation NLL  {}\n{}\
-         ended           after {} steps (best at {}): {ended}\n\
+         ended           after {} (best at {}): {ended}\n\
          model           {}\n",
         info::listed(&header.target_names),
         info::listed(&header.given_names),
@@ -187,7 +192,7 @@ fn summary(model: &Posterior, out: &Path, checkpoint: Option<&Path>) -> String {
             "                {} for the given columns alone\n",
             info::validation(marginal)
         )),
-        training.steps,
+        output::count(training.steps as usize, "step"),
         training.best_step,
         out.display(),
     );

@@ -95,11 +95,20 @@ fn text(model: &Posterior) -> String {
     for (name, text) in model.map().details() {
         line(name, text);
     }
+    if let members @ [_, ..] = model.members() {
+        let nll: Vec<String> =
+            members.iter().map(|member| format!("{:.4}", member.training.best_valid_nll)).collect();
+        line("members", format!("{}, validation NLL {} (standardised)", members.len(), nll.join(", ")));
+    }
     line(
         "rows",
         format!("{} trained on, {} held out for validation", training.train_rows, training.valid_rows),
     );
     line("validation NLL", validation(model));
+    if let Some(baseline) = &header.baseline {
+        let title = baseline.method.method().title();
+        line("baseline", format!("{:.4} standardised, {title}", baseline.valid_nll));
+    }
     if let Some(marginal) = model.marginal() {
         line("given columns", format!("joint model; {}", network(marginal)));
         line("", format!("validation NLL {}", validation(marginal)));

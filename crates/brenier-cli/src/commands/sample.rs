@@ -116,14 +116,19 @@ fn joint_table(model: &Posterior, draws: JointDraws, extras: &[Extra]) -> Result
         .flat_map(|(x, y)| x.iter().chain(y).copied())
         .collect();
     let names = [model.target_names(), model.given_names()].concat();
-    if extras.contains(&Extra::SupportPercentile) {
-        return Err(Failure::Usage("--with support-percentile belongs to draws at an observation".into()));
+    for (extra, name) in
+        [(Extra::SupportPercentile, "support-percentile"), (Extra::Disagreement, "disagreement")]
+    {
+        if extras.contains(&extra) {
+            return Err(Failure::Usage(format!("--with {name} belongs to draws at an observation")));
+        }
     }
     let further = Further {
         residuals: &draws.residuals,
         iterations: &draws.iterations,
         density: &density,
         percentiles: &[],
+        disagreement: &[],
     };
     beside(names, values, None, &further, extras)
 }
@@ -159,22 +164,41 @@ fn table(
     } else {
         Vec::new()
     };
+    let disagreement: Vec<f64> = if extras.contains(&Extra::Disagreement) {
+        needs_members(model)?;
+        let found = model.disagreement(&observed.values, observed.count, 0)?;
+        draws.observation.iter().map(|&o| found[o as usize]).collect()
+    } else {
+        Vec::new()
+    };
     let further = Further {
         residuals: &draws.residuals,
         iterations: &draws.iterations,
         density: &density,
         percentiles: &percentiles,
+        disagreement: &disagreement,
     };
     let numbers = extras.contains(&Extra::Observation).then_some(draws.observation.as_slice());
     beside(model.target_names().to_vec(), draws.values, numbers, &further, extras)
 }
 
-/// What may stand beside a draw.
+/// An error where there is one map, with which nothing can disagree.
+fn needs_members(model: &Posterior) -> Result<(), Failure> {
+    match model.members().is_empty() {
+        false => Ok(()),
+        true => Err(Failure::Usage(
+            "--with disagreement: the model is a single map; fit an ensemble with --members".to_owned(),
+        )),
+    }
+}
+
+/// What may be beside a draw.
 struct Further<'a> {
     residuals: &'a [f64],
     iterations: &'a [u32],
     density: &'a [f64],
     percentiles: &'a [f64],
+    disagreement: &'a [f64],
 }
 
 /// The columns `names` with the number of the observation before and the further ones after them.
@@ -191,6 +215,7 @@ fn beside(
     let iterations = |row: usize| f64::from(further.iterations[row]);
     let log_density = |row: usize| further.density[row];
     let percentile = |row: usize| further.percentiles[row];
+    let disagreement = |row: usize| further.disagreement[row];
     if extras.contains(&Extra::Residual) {
         names.push(free_name("residual", &names));
         after.push(&residual);
@@ -206,6 +231,10 @@ fn beside(
     if extras.contains(&Extra::SupportPercentile) {
         names.push(free_name("support_percentile", &names));
         after.push(&percentile);
+    }
+    if extras.contains(&Extra::Disagreement) {
+        names.push(free_name("disagreement", &names));
+        after.push(&disagreement);
     }
     if observation.is_some() {
         names.insert(0, free_name("observation", &names));

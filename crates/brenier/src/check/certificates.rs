@@ -119,7 +119,8 @@ impl Certificates {
         let x = model.transform_target(&chosen.target)?;
         let y = model.transform_given(&chosen.given, chosen.count)?;
         let n = model.target_names().len();
-        let spectrum = model.map().certify(&x, &y)?;
+        let each = model.maps().map(|map| map.certify(&x, &y)).collect::<Result<Vec<Certificate>>>()?;
+        let spectrum = Certificate::of_all(&each);
         let inversions = match inversions.tolerance {
             Some(_) => inversions,
             None => residuals(model, &y, settings)?,
@@ -150,17 +151,20 @@ fn residuals(model: &Posterior, y: &[f64], settings: &CheckSettings) -> Result<I
 fn round_trip(model: &Posterior, x: &[f64], y: &[f64]) -> Result<RoundTrip> {
     let n = model.target_names().len();
     let rows = x.len() / n;
-    let (mut z, mut log_det) = (vec![0.0; x.len()], vec![0.0; rows]);
-    model.map().double().forward(x, y, &mut z, &mut log_det)?;
-    let (back, _) = model.map().attempt(&z, y, &repeated(rows, 1), &SampleSettings::default())?;
     let (mut square, mut worst) = (0.0, 0.0);
-    for (x, back) in x.iter().zip(&back) {
-        let miss = (x - back).abs();
-        square += miss * miss;
-        if !(miss <= worst) {
-            worst = miss;
+    for map in model.maps() {
+        let (mut z, mut log_det) = (vec![0.0; x.len()], vec![0.0; rows]);
+        map.double().forward(x, y, &mut z, &mut log_det)?;
+        let (back, _) = map.attempt(&z, y, &repeated(rows, 1), &SampleSettings::default())?;
+        for (x, back) in x.iter().zip(&back) {
+            let miss = (x - back).abs();
+            square += miss * miss;
+            if !(miss <= worst) {
+                worst = miss;
+            }
         }
     }
+    let square = square / model.maps().len() as f64;
     Ok(RoundTrip { rows, rms: (square / x.len() as f64).sqrt(), worst })
 }
 
@@ -213,7 +217,7 @@ fn normalisation(model: &Posterior, chosen: &Chosen, settings: &CheckSettings) -
                 .collect(),
         };
         let observation = vec![0; grid.len() / n];
-        let density = model.map().log_density_at(&grid, &y[place * k..(place + 1) * k], &observation)?;
+        let density = model.log_density_at(&grid, &y[place * k..(place + 1) * k], &observation)?;
         let cell: f64 = axes.iter().map(|axis| axis.1).product();
         // At the ends of the box the density is negligible, so that ends need no weights of their own.
         let sum = |every: usize| -> f64 {

@@ -152,7 +152,7 @@ impl Learning {
             .map(|p| p.best_valid_nll - training.best_valid_nll);
         let tail: Vec<f64> = history.iter().rev().take(5).map(|p| p.valid_nll).collect();
         let rise = (!tail.is_empty()).then(|| (mean(&tail) - training.best_valid_nll).max(0.0));
-        let cut_short = training.stop != Stop::Converged;
+        let cut_short = !matches!(training.stop, Stop::Converged | Stop::ClosedForm);
         let gaping = |gap: f64| gap > thresholds::GAP.max(2.0 * noise);
         let (advice, reason) = if let Some(gain) =
             last_gain.filter(|&gain| cut_short && gain > thresholds::STILL_FALLING)
@@ -161,7 +161,7 @@ impl Learning {
                 Stop::Minutes => "the time budget",
                 Stop::Interrupted => "the user",
                 Stop::Diverged => "a loss that was not finite",
-                Stop::Epochs | Stop::Converged => "the number of epochs",
+                Stop::Epochs | Stop::Converged | Stop::ClosedForm => "the number of epochs",
             };
             let reason = format!(
                 "training was ended by {ended} while the validation NLL still fell, by {gain:.3} in the last fifth of \

@@ -48,8 +48,13 @@ pub struct Likelihood {
     pub difference: f64,
     /// Its standard error, with rows of equal scatter in both.
     pub difference_error: f64,
-    /// What a standard Gaussian that ignores y scores, standardised: n (½ log 2π + ½).
+    /// What the conditional Gaussian of the model file scores on the same rows, standardised; in models of version 1, which
+    /// have none, a standard Gaussian that ignores y: n (½ log 2π + ½).
     pub baseline: f64,
+    /// What a standard Gaussian that ignores y scores.
+    pub ignorant: f64,
+    /// Whether the baseline is the conditional Gaussian.
+    pub baseline_is_conditional: bool,
 }
 
 /// log π(x | y) in the user's units, row by row, and whether it could be computed.
@@ -59,6 +64,14 @@ pub(super) struct RowScores {
 }
 
 impl Likelihood {
+    /// The baseline in words.
+    pub fn baseline_name(&self) -> &'static str {
+        match self.baseline_is_conditional {
+            true => "a conditional Gaussian",
+            false => "a Gaussian that ignores the given columns",
+        }
+    }
+
     pub(super) fn measure(model: &Posterior, held_out: &HeldOut) -> Result<(Self, RowScores)> {
         let densities = robust(model, &held_out.target, &held_out.given, held_out.rows)?;
         let marginal = match model.marginal() {
@@ -82,6 +95,11 @@ impl Likelihood {
         let kept = usable.iter().filter(|usable| **usable).count();
         let error = target.standardised.standard_error;
         let ratio = kept as f64 / training.valid_rows.max(1) as f64;
+        let ignorant = model.target_names().len() as f64 * (HALF_LOG_TWO_PI + 0.5);
+        let baseline = model.baseline_nll(&held_out.target, &held_out.given)?.map(|nll| {
+            let kept = nll.iter().zip(&usable).filter(|(_, usable)| **usable).map(|(nll, _)| nll);
+            kept.sum::<f64>() / kept_count(&usable)
+        });
         let likelihood = Self {
             rows: held_out.rows,
             failed: held_out.rows - kept,
@@ -92,10 +110,16 @@ impl Likelihood {
             validation_median: training.scores.as_ref().map(|scores| scores.valid.nll.median),
             difference: target.standardised.mean - training.best_valid_nll,
             difference_error: error * (1.0 + ratio).sqrt(),
-            baseline: model.target_names().len() as f64 * (HALF_LOG_TWO_PI + 0.5),
+            baseline: baseline.unwrap_or(ignorant),
+            ignorant,
+            baseline_is_conditional: baseline.is_some(),
         };
         Ok((likelihood, RowScores { user: densities.user, usable }))
     }
+}
+
+fn kept_count(usable: &[bool]) -> f64 {
+    usable.iter().filter(|usable| **usable).count() as f64
 }
 
 /// Log densities of all rows, those that break the arithmetic as NaN.

@@ -22,7 +22,7 @@
 //! };
 //! let stop = AtomicBool::new(false);
 //! let control = FitControl { observer: &mut Silent, stop: &stop, checkpoint: None };
-//! let posterior = fit(brenier::demo::simulate(1000, 0), &settings, control)?.posterior;
+//! let posterior = fit(&brenier::demo::simulate(1000, 0), &settings, control)?.posterior;
 //!
 //! let held_out = brenier::demo::simulate(200, 1);
 //! let settings = CheckSettings { draws: Some(100), ..Default::default() };
@@ -107,6 +107,9 @@ impl CheckSettings {
         self.draws.unwrap_or(method.info().check_draws)
     }
 }
+
+/// Pairs at which the members of an ensemble are compared.
+const DISAGREEMENTS: usize = 200;
 
 /// A part of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -225,6 +228,19 @@ pub struct Support {
     pub column: Option<String>,
 }
 
+/// How far the members of an ensemble disagree at the pairs, in nats; see [`Posterior::disagreement`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Disagreement {
+    /// Members of the ensemble.
+    pub members: usize,
+    /// Pairs looked at.
+    pub pairs: usize,
+    /// The mean over pairs.
+    pub mean: f64,
+    /// The largest.
+    pub largest: f64,
+}
+
 /// All that [`check()`] finds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Check {
@@ -250,6 +266,8 @@ pub struct Check {
     pub support: Option<Support>,
     /// Posterior predictive checks, with a simulator.
     pub predictive: Option<Predictive>,
+    /// How far the members of an ensemble disagree; none for a single map.
+    pub disagreement: Option<Disagreement>,
     /// What the training history says.
     pub learning: Learning,
     /// How other models compare.
@@ -272,6 +290,8 @@ pub fn check(
     let plan = simulator.map(|simulator| predictive::Plan::new(model, simulator)).transpose()?;
     learning::check_members(model, others)?;
 
+    // A row outside of a support is a mistake of the table, not of the model.
+    model.check_target(&held_out.target)?;
     observer.event(&CheckEvent::Started { stage: Stage::Densities, of: held_out.rows });
     let (likelihood, scored) = Likelihood::measure(model, &held_out)?;
     observer.event(&CheckEvent::Advanced { stage: Stage::Densities, done: held_out.rows });
@@ -327,11 +347,30 @@ pub fn check(
         certificates,
         support,
         predictive,
+        disagreement: disagreement(model, &chosen, settings)?,
         learning,
         members,
     };
     found.verdict = Verdict::of(&found);
     Ok(found)
+}
+
+fn disagreement(
+    model: &Posterior,
+    chosen: &pairs::Chosen,
+    settings: &CheckSettings,
+) -> Result<Option<Disagreement>> {
+    if model.members().is_empty() {
+        return Ok(None);
+    }
+    let some = chosen.spread(DISAGREEMENTS);
+    let found = model.disagreement(&some.given, some.count, settings.seed)?;
+    Ok(Some(Disagreement {
+        members: model.members().len(),
+        pairs: found.len(),
+        mean: found.iter().sum::<f64>() / found.len() as f64,
+        largest: found.iter().copied().fold(0.0, f64::max),
+    }))
 }
 
 fn support(model: &Posterior, chosen: &pairs::Chosen) -> Result<Option<Support>> {

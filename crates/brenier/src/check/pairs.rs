@@ -157,8 +157,8 @@ pub(super) fn calibrate_block(
                 model.attempt_standardised(given, first, count, draws, settings.seed, &sampling)?;
             inversions.add(&inversion);
             let truth = &x[first * n..(first + count) * n];
-            at_truth.extend(model.map().log_density_at(truth, given, &repeated(count, 1))?);
-            at_draws.extend(model.map().log_density_at(&drawn, given, &repeated(count, draws))?);
+            at_truth.extend(model.log_density_at(truth, given, &repeated(count, 1))?);
+            at_draws.extend(model.log_density_at(&drawn, given, &repeated(count, draws))?);
             all.draws.extend(drawn);
             observer.event(&CheckEvent::Advanced { stage, done: first + count });
         }

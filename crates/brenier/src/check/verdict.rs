@@ -333,13 +333,13 @@ fn likelihood(found: &Check, findings: &mut Findings) {
         None => String::new(),
     };
     let text = format!(
-        "held-out NLL {:.3} ± {:.3}{}, validation in training {:.3}{}, a Gaussian{} {:.3} (standardised)",
+        "held-out NLL {:.3} ± {:.3}{}, validation in training {:.3}{}, {} {:.3} (standardised)",
         own.mean,
         own.standard_error,
         median(Some(own.median)),
         likelihood.validation,
         median(likelihood.validation_median),
-        if found.subject.given.is_empty() { "" } else { " that ignores the given columns" },
+        likelihood.baseline_name(),
         likelihood.baseline
     );
     if let Some(carrier) = own.carrier {
@@ -357,15 +357,32 @@ fn likelihood(found: &Check, findings: &mut Findings) {
     } else {
         findings.add(Severity::Good, Topic::Likelihood, text);
     }
-    if !found.subject.given.is_empty() && own.mean > likelihood.baseline + 3.0 * own.standard_error {
-        findings.add(
-            Severity::Bad,
-            Topic::Likelihood,
-            format!(
-                "the model scores worse ({:.3}) than a Gaussian that ignores the given columns ({:.3})",
-                own.mean, likelihood.baseline
-            ),
+    let worse = |than: f64| own.mean > than + 3.0 * own.standard_error;
+    if !found.subject.given.is_empty() && worse(likelihood.ignorant) {
+        let text = format!(
+            "the model scores worse ({:.3}) than a Gaussian that ignores the given columns ({:.3})",
+            own.mean, likelihood.ignorant
         );
+        findings.add(Severity::Bad, Topic::Likelihood, text);
+    } else if likelihood.baseline_is_conditional && worse(likelihood.baseline) {
+        let text = format!(
+            "the model scores worse ({:.3}) than a conditional Gaussian fitted to the same rows ({:.3}), which needs no \
+             training: train longer, with a smaller network, or use the method gaussian",
+            own.mean, likelihood.baseline
+        );
+        findings.add(Severity::Care, Topic::Likelihood, text);
+    }
+    if let Some(disagreement) = &found.disagreement {
+        let text = format!(
+            "the {} members of the ensemble disagree by {:.3} nats on average over {} pairs, {:.3} at most (of {:.3} for \
+             members that have nothing in common)",
+            disagreement.members,
+            disagreement.mean,
+            disagreement.pairs,
+            disagreement.largest,
+            (disagreement.members as f64).ln()
+        );
+        findings.add(Severity::Note, Topic::Members, text);
     }
 }
 
@@ -388,8 +405,8 @@ fn certificates(found: &Check, findings: &mut Findings) {
         None => {
             let error = spectrum.log_det_error.unwrap_or(0.0);
             let text = format!(
-                "the flow's Jacobian has singular values from {} to {} over {} pairs; its log-determinant is integrated to \
-                 {}",
+                "the Jacobian of the map has singular values from {} to {} over {} pairs; its log-determinant is that of \
+                 central differences to {}",
                 short(spectrum.smallest),
                 short(spectrum.largest),
                 spectrum.rows,

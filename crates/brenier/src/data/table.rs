@@ -40,6 +40,12 @@ impl Table {
         Ok(Self { rows: values.len() / names.len(), names, values })
     }
 
+    /// Reads all columns of a file; see [`read`](super::read) for a choice of columns and for other options.
+    pub fn read(path: impl AsRef<std::path::Path>) -> Result<Self> {
+        let everything = |names: &[String]| Ok((0..names.len()).collect());
+        Ok(super::read(path.as_ref(), &super::ReadOptions::default(), everything)?.table)
+    }
+
     /// The column names, in order.
     pub fn names(&self) -> &[String] {
         &self.names

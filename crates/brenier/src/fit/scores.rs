@@ -10,10 +10,17 @@ use crate::statistics::Estimate;
 use crate::train::Dataset;
 use crate::{Error, Result};
 
+/// Rows as the map sees them, and the rows of the table that they were.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'a> {
+    pub(super) data: &'a Dataset,
+    pub(super) origin: &'a [u32],
+}
+
 /// Scores of the training and of the validation rows; none where no density can be computed.
 pub(super) fn of_fit(
     map: &dyn TransportMap,
-    data: &Dataset,
+    data: Rows<'_>,
     (train_rows, valid_rows): (&[u32], &[u32]),
     seed: u64,
 ) -> Result<Option<TrainingScores>> {
@@ -29,7 +36,7 @@ const VALID_STREAM: u64 = u64::MAX - 1;
 /// How likely `rows` are under the trained map, in double precision; none where no density can be computed.
 fn score_rows(
     map: &dyn TransportMap,
-    data: &Dataset,
+    Rows { data, origin }: Rows<'_>,
     rows: &[u32],
     seed: u64,
     stream: u64,
@@ -41,7 +48,7 @@ fn score_rows(
             rng.set_stream(stream);
             let mut all = rows.to_vec();
             let chosen = all.partial_shuffle(&mut rng, ScoredRows::MOST).0;
-            chosen.sort_unstable();
+            chosen.sort_unstable_by_key(|&row| origin[row as usize]);
             chosen.iter().map(|&row| row as usize).collect()
         }
     };
@@ -64,8 +71,12 @@ fn score_rows(
             .collect::<Result<Vec<f64>>>(),
         other => other,
     }?;
-    let (kept, nll): (Vec<usize>, Vec<f64>) =
-        chosen.iter().zip(&densities).filter(|(_, d)| d.is_finite()).map(|(&row, d)| (row, -d)).unzip();
+    let (kept, nll): (Vec<usize>, Vec<f64>) = chosen
+        .iter()
+        .zip(&densities)
+        .filter(|(_, d)| d.is_finite())
+        .map(|(&row, d)| (origin[row] as usize, -d))
+        .unzip();
     let failed = chosen.len() - kept.len();
     let scored = || ScoredRows { rows: chosen.len(), failed, nll: Estimate::of_rows(&kept, &nll) };
     Ok((!kept.is_empty()).then(scored))

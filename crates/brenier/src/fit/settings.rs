@@ -31,6 +31,11 @@ pub struct FitSettings {
     /// Whether to learn the distribution of the given columns too, as the first block of a block-triangular map, so
     /// that the joint density of target and given columns is at hand.
     pub joint: bool,
+    /// Members of an ensemble; `None` or 1 for a single map. Every row trains all members but one (k-fold), unless
+    /// [`bootstrap`](Self::bootstrap) is set.
+    pub members: Option<usize>,
+    /// Whether members are trained on bootstrap samples of the rows, and validated on the rows outside.
+    pub bootstrap: bool,
     /// Seed of split, initial weights and batches.
     pub seed: u64,
     /// The method with its settings.
@@ -51,6 +56,8 @@ struct Written {
     scaling: Scaling,
     pca: Option<PcaSettings>,
     joint: bool,
+    members: Option<usize>,
+    bootstrap: bool,
     seed: u64,
     method: Option<NameOrTable>,
     network: Map<String, Value>,
@@ -76,6 +83,8 @@ impl Default for Written {
             scaling: settings.scaling,
             pca: settings.pca,
             joint: settings.joint,
+            members: settings.members,
+            bootstrap: settings.bootstrap,
             seed: settings.seed,
             method: None,
             network: Map::new(),
@@ -115,6 +124,8 @@ impl TryFrom<Written> for FitSettings {
             scaling: written.scaling,
             pca: written.pca,
             joint: written.joint,
+            members: written.members,
+            bootstrap: written.bootstrap,
             seed: written.seed,
             method: method.defaults().with_values(values)?,
             train: written.train,
@@ -193,6 +204,19 @@ impl FitSettings {
                 "categorical",
                 "categories have no density, which joint asks for: leave one of the two out",
             ));
+        }
+        match self.members {
+            Some(0) => return Err(Error::setting("members", "must be at least 1")),
+            Some(members) if members > 1000 => {
+                return Err(Error::setting("members", format!("{members} is more than 1000")));
+            }
+            None | Some(1) if self.bootstrap => {
+                return Err(Error::setting(
+                    "bootstrap",
+                    "needs an ensemble: ask for members, as in members = 5",
+                ));
+            }
+            _ => {}
         }
         self.method.spec().validate()
     }

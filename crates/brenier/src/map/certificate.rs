@@ -39,6 +39,22 @@ impl Certificate {
         Ok(Self { rows, smallest, largest, condition, bound: Some(bound), log_det_error: None })
     }
 
+    /// The worst of several, of which there is at least one.
+    pub(crate) fn of_all(each: &[Self]) -> Self {
+        let fold = |of: fn(&Self) -> f64, pick: fn(f64, f64) -> f64| each.iter().map(of).reduce(pick);
+        let optional = |of: fn(&Self) -> Option<f64>, pick: fn(f64, f64) -> f64| {
+            each.iter().map(of).collect::<Option<Vec<f64>>>()?.into_iter().reduce(pick)
+        };
+        Self {
+            rows: each[0].rows,
+            smallest: fold(|one| one.smallest, f64::min).unwrap_or(f64::NAN),
+            largest: fold(|one| one.largest, f64::max).unwrap_or(f64::NAN),
+            condition: fold(|one| one.condition, f64::max).unwrap_or(f64::NAN),
+            bound: optional(|one| one.bound, f64::min),
+            log_det_error: optional(|one| one.log_det_error, f64::max),
+        }
+    }
+
     /// From central differences, on as many of the rows as are affordable.
     pub(crate) fn by_differences(map: &dyn ConditionalMap<f64>, x: &[f64], y: &[f64]) -> Result<Self> {
         let (n, k) = (map.target_dim(), map.given_dim());

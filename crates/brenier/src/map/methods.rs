@@ -80,6 +80,9 @@ methods! {
     Gaussian(gaussian::GaussianSettings) = "gaussian",
 }
 
+/// The method that every model is compared with.
+pub(crate) const BASELINE: Method = Method::Gaussian;
+
 impl Default for Method {
     fn default() -> Self {
         Self::ALL[0]
@@ -162,7 +165,12 @@ impl MethodSettings {
             }
             others => Error::setting(
                 name,
-                format!("belongs to the method {}; leave it out or choose that method", others.join(" and ")),
+                match others {
+                    [one] => format!("belongs to the method {one}; leave it out or choose that method"),
+                    all => {
+                        format!("belongs to the methods {}; leave it out or choose one", all.join(" and "))
+                    }
+                },
             ),
         }
     }

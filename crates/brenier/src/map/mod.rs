@@ -23,6 +23,7 @@ pub mod pcp;
 mod transport;
 
 pub use certificate::Certificate;
+pub(crate) use methods::BASELINE;
 pub use methods::{Method, MethodSettings};
 pub(crate) use transport::narrow;
 pub use transport::{FlowCosts, Paths, SampleSettings, TransportMap};

@@ -161,16 +161,6 @@ impl dyn TransportMap + '_ {
     ) -> Result<(Vec<f64>, Inversion)> {
         self.draw(z, given, observation, &SampleSettings { skip_unsolved: true, ..*settings })
     }
-
-    /// Draws for a search to start from: rows that cannot be computed are left out.
-    pub(crate) fn candidates(&self, z: &[f64], given: &[f64], observation: &[u32]) -> Result<Vec<f64>> {
-        let (draws, inversion) = self.attempt(z, given, observation, &SampleSettings::default())?;
-        if inversion.unsolved.is_empty() {
-            return Ok(draws);
-        }
-        let n = self.target_dim();
-        Ok(inversion.without_unsolved(draws.chunks_exact(n)).flatten().copied().collect())
-    }
 }
 
 /// The values in single precision.

@@ -5,11 +5,11 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::Posterior;
+use super::{Member, Mixture, Posterior};
 use crate::data::Encoding;
 use crate::diagnose::SupportScore;
 use crate::fit::FitSettings;
-use crate::map::Constraint;
+use crate::map::{ConditionalMap, Constraint, MethodSettings, TensorSpec};
 use crate::statistics::Estimate;
 use crate::store::{self, Tensor, TensorValues};
 use crate::train::{Progress, Stop};
@@ -24,6 +24,8 @@ const SUPPORT: &str = "given.support.reference";
 const HISTORY: &str = "training.history";
 /// What stands before the names of the tensors of the given columns' own map.
 const MARGINAL: &str = "marginal.";
+/// What stands before the names of the baseline's tensors.
+const BASELINE: &str = "baseline.";
 
 /// How the training went.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -70,6 +72,15 @@ impl ScoredRows {
     pub const MOST: usize = 10_000;
 }
 
+/// A simple method fitted to the same rows: what a model must be better than to be worth its training.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Baseline {
+    /// The method with its settings.
+    pub method: MethodSettings,
+    /// Its mean negative log-likelihood of the validation rows, standardised.
+    pub valid_nll: f64,
+}
+
 /// The header document of a model file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -98,6 +109,13 @@ pub struct Header {
     /// few rows to tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub support: Option<SupportScore>,
+    /// The members, where the model is an ensemble.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<Member>,
+    /// The baseline: a simple map of the same variables, fitted to the same rows; none in models of version 1, and where the
+    /// model is one itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<Baseline>,
     /// The columns of categories behind the given columns.
     #[serde(default, skip_serializing_if = "Encoding::is_empty")]
     pub encoding: Encoding,
@@ -162,27 +180,42 @@ fn upgrade(header: &mut Value) {
 
 impl Posterior {
     /// Writes the model, atomically.
-    pub fn save(&self, path: &Path) -> Result<()> {
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        store::write(path.as_ref(), &self.header, &self.all_tensors())
+    }
+
+    /// The model as the bytes of its file.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        store::to_bytes(&self.header, &self.all_tensors())
+    }
+
+    fn all_tensors(&self) -> Vec<Tensor> {
         let mut tensors = self.to_tensors("");
         if let Some(marginal) = &self.marginal {
             tensors.extend(marginal.to_tensors(MARGINAL));
         }
-        store::write(path, &self.header, &tensors)
+        tensors
     }
 
     /// The tensors, their names with `prefix` before them.
     fn to_tensors(&self, prefix: &str) -> Vec<Tensor> {
-        let map = self.map.single();
-        let parameters = map.parameters();
-        let mut tensors: Vec<Tensor> = map
-            .tensors()
-            .iter()
-            .map(|spec| Tensor {
-                name: format!("{prefix}map.{}", spec.name),
-                shape: spec.shape(),
-                values: TensorValues::F32(spec.indices().map(|index| parameters[index]).collect()),
-            })
-            .collect();
+        let mut tensors = Vec::new();
+        for (number, (map, history)) in self.maps().zip(&self.histories).enumerate() {
+            let member = format!("{prefix}{}", member_prefix(number));
+            tensors.extend(tensors_of(map.single(), &member));
+            let rows = history.iter().flat_map(|p| {
+                let (step, drops) = (p.step as f64, f64::from(p.drops));
+                [step, p.epoch, p.train_nll, p.valid_nll, p.best_valid_nll, p.learning_rate, drops]
+            });
+            tensors.push(Tensor {
+                name: format!("{member}{HISTORY}"),
+                shape: vec![history.len(), 7],
+                values: TensorValues::F64(rows.collect()),
+            });
+        }
+        if let Some(baseline) = &self.baseline {
+            tensors.extend(tensors_of(baseline.single(), &format!("{prefix}{BASELINE}")));
+        }
         if let Some(pca) = self.header.given_transform.pca() {
             tensors.push(Tensor {
                 name: format!("{prefix}{PCA}"),
@@ -197,26 +230,29 @@ impl Posterior {
                 values: TensorValues::F32(support.reference().to_vec()),
             });
         }
-        let rows = self.history.iter().flat_map(|p| {
-            let (step, drops) = (p.step as f64, f64::from(p.drops));
-            [step, p.epoch, p.train_nll, p.valid_nll, p.best_valid_nll, p.learning_rate, drops]
-        });
-        tensors.push(Tensor {
-            name: format!("{prefix}{HISTORY}"),
-            shape: vec![self.history.len(), 7],
-            values: TensorValues::F64(rows.collect()),
-        });
         tensors
     }
 
     /// Reads a model; a damaged or hostile file is an error that says what is wrong with it.
-    pub fn load(path: &Path) -> Result<Self> {
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
         let (document, tensors): (Value, Vec<Tensor>) = store::read(path)?;
+        Self::from_document(path, document, &tensors)
+    }
+
+    /// Reads a model from the bytes of its file.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let path = Path::new("model");
+        let (document, tensors): (Value, Vec<Tensor>) = store::from_bytes(bytes, path)?;
+        Self::from_document(path, document, &tensors)
+    }
+
+    fn from_document(path: &Path, document: Value, tensors: &[Tensor]) -> Result<Self> {
         let mut header = Header::read(path, document)?;
         let marginal = header.marginal.take();
-        let mut model = Self::assemble(path, header, &tensors, "")?;
+        let mut model = Self::assemble(path, header, tensors, "")?;
         if let Some(marginal) = marginal {
-            let marginal = Self::assemble(path, *marginal, &tensors, MARGINAL)?;
+            let marginal = Self::assemble(path, *marginal, tensors, MARGINAL)?;
             if marginal.header.target_names != model.header.given_names || marginal.header.marginal.is_some()
             {
                 return Err(Error::model(path, "the blocks of the joint map do not fit together"));
@@ -270,15 +306,23 @@ impl Posterior {
             return Err(wrong("names and transforms do not fit together".into()));
         }
         header.encoding.validate(&header.given_names).map_err(wrong)?;
-        // The tensors in the file bound what the shape may make us allocate.
+        // The tensors in the file bound what the sizes may make us allocate.
         let held: usize = tensors.iter().map(|tensor| tensor.values.len()).sum();
         let parameters = spec.parameters(sizes.0, sizes.1).map_err(|error| wrong(error.to_string()))?;
         if parameters > held {
             return Err(wrong("the network is larger than the tensors in the file".into()));
         }
-        let map = spec.assemble(sizes.0, sizes.1, &mut |map| {
+        let weights: Vec<f64> = match header.members.as_slice() {
+            [] => vec![1.0],
+            members => members.iter().map(|member| member.weight).collect(),
+        };
+        let sum: f64 = weights.iter().sum();
+        if weights.iter().any(|weight| !(*weight > 0.0)) || !((sum - 1.0).abs() < 1e-9) {
+            return Err(wrong("the weights of the members are not positive or do not sum to 1".into()));
+        }
+        let fill = |member: &str, map: &mut dyn ConditionalMap<f32>| {
             for spec in map.tensors() {
-                let name = format!("map.{}", spec.name);
+                let name = format!("{member}map.{}", spec.name);
                 let TensorValues::F32(values) = take(&name, &spec.shape())? else {
                     return Err(wrong(format!("the tensor {name} is not F32")));
                 };
@@ -292,24 +336,66 @@ impl Posterior {
                 }
             }
             Ok(())
-        })?;
-        let history = tensors.iter().find(|tensor| tensor.name.strip_prefix(prefix) == Some(HISTORY));
-        let rows = history.and_then(|tensor| tensor.shape.first().copied()).unwrap_or(0);
-        let TensorValues::F64(history) = take(HISTORY, &[rows, 7])? else {
-            return Err(wrong(format!("the tensor {HISTORY} is not F64")));
         };
-        let history = history
-            .chunks_exact(7)
-            .map(|row| Progress {
-                step: row[0] as u64,
-                epoch: row[1],
-                train_nll: row[2],
-                valid_nll: row[3],
-                best_valid_nll: row[4],
-                learning_rate: row[5],
-                drops: row[6] as u32,
-            })
-            .collect();
-        Ok(Self::new(header, map, history))
+        let (mut maps, mut histories) = (Vec::new(), Vec::new());
+        for number in 0..weights.len() {
+            let member = member_prefix(number);
+            maps.push(spec.assemble(sizes.0, sizes.1, &mut |map| fill(&member, map))?);
+            let name = format!("{member}{HISTORY}");
+            let history =
+                tensors.iter().find(|tensor| tensor.name.strip_prefix(prefix) == Some(name.as_str()));
+            let rows = history.and_then(|tensor| tensor.shape.first().copied()).unwrap_or(0);
+            let TensorValues::F64(history) = take(&name, &[rows, 7])? else {
+                return Err(wrong(format!("the tensor {name} is not F64")));
+            };
+            histories.push(history.chunks_exact(7).map(progress).collect());
+        }
+        let baseline = match &header.baseline {
+            None => None,
+            Some(baseline) => {
+                let spec = baseline.method.spec();
+                let parameters =
+                    spec.parameters(sizes.0, sizes.1).map_err(|error| wrong(error.to_string()))?;
+                if parameters > held {
+                    return Err(wrong("the baseline is larger than the tensors in the file".into()));
+                }
+                Some(spec.assemble(sizes.0, sizes.1, &mut |map| fill(BASELINE, map))?)
+            }
+        };
+        let mut model = Self::new(header, Mixture::new(maps, weights), histories);
+        model.baseline = baseline;
+        Ok(model)
+    }
+}
+
+/// The tensors of a map, `prefix` before their names.
+fn tensors_of(map: &dyn ConditionalMap<f32>, prefix: &str) -> Vec<Tensor> {
+    let parameters = map.parameters();
+    let tensor = |spec: &TensorSpec| Tensor {
+        name: format!("{prefix}map.{}", spec.name),
+        shape: spec.shape(),
+        values: TensorValues::F32(spec.indices().map(|index| parameters[index]).collect()),
+    };
+    map.tensors().iter().map(tensor).collect()
+}
+
+/// What the names of the tensors of a member begin with; nothing for the first, or the only one.
+fn member_prefix(number: usize) -> String {
+    match number {
+        0 => String::new(),
+        _ => format!("member-{}.", number + 1),
+    }
+}
+
+/// A row of the training history.
+fn progress(row: &[f64]) -> Progress {
+    Progress {
+        step: row[0] as u64,
+        epoch: row[1],
+        train_nll: row[2],
+        valid_nll: row[3],
+        best_valid_nll: row[4],
+        learning_rate: row[5],
+        drops: row[6] as u32,
     }
 }

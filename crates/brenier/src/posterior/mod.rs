@@ -3,8 +3,11 @@
 //! With t the target's transform, log π(x | y) = log π_std(t(x) | y) + log |det ∂t/∂x|. The first term is the
 //! "standardised" log density, that of the variable the map sees; the sum is in the user's units.
 
+mod at;
 mod file;
 mod joint;
+mod members;
+mod mixture;
 mod mode;
 mod standard;
 mod straightness;
@@ -18,8 +21,11 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 use rayon::prelude::*;
 
-pub use file::{Header, ScoredRows, TrainingScores, TrainingSummary};
+pub use at::{At, Observed};
+pub use file::{Baseline, Header, ScoredRows, TrainingScores, TrainingSummary};
 pub use joint::{JointDraws, JointLogDensities};
+pub use members::Member;
+pub(crate) use mixture::Mixture;
 pub use mode::{Mode, ModeSettings, Units};
 pub(crate) use standard::repeated;
 pub use straightness::{StepError, Straightness};
@@ -31,20 +37,29 @@ use crate::map::{Method, SampleSettings, TransportMap};
 use crate::train::Progress;
 use crate::{Error, Result};
 
+/// The first of the random streams that choose members of an ensemble.
+const CHOICES: u64 = 1 << 42;
+
 /// A trained model: settings, transforms and map.
 #[derive(Clone, Debug)]
 pub struct Posterior {
     header: Header,
-    map: Arc<dyn TransportMap>,
-    history: Vec<Progress>,
+    mixture: Mixture,
+    /// Every validation, of each member.
+    histories: Vec<Vec<Progress>>,
+    /// The map of the header's baseline.
+    pub(crate) baseline: Option<Arc<dyn TransportMap>>,
     /// The map of the given columns alone, in a joint model.
     marginal: Option<Box<Posterior>>,
 }
 
 /// Draws from the posterior at one or more observations, observation by observation.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Draws {
-    /// Draws in the user's units, n numbers a row.
+    /// Names of the target columns.
+    pub names: Vec<String>,
+    /// Draws in the user's units, n numbers per row.
     pub values: Vec<f64>,
     /// The observation (row of the given table, from 0) of each draw.
     pub observation: Vec<u32>,
@@ -76,8 +91,8 @@ impl LogDensities {
 }
 
 impl Posterior {
-    pub(crate) fn new(header: Header, map: Arc<dyn TransportMap>, history: Vec<Progress>) -> Self {
-        Self { header, map, history, marginal: None }
+    pub(crate) fn new(header: Header, mixture: Mixture, histories: Vec<Vec<Progress>>) -> Self {
+        Self { header, mixture, histories, baseline: None, marginal: None }
     }
 
     /// Settings, names, transforms and training summary.
@@ -85,9 +100,9 @@ impl Posterior {
         &self.header
     }
 
-    /// The map itself.
+    /// The map itself; of an ensemble the first of [`maps`](Self::maps).
     pub fn map(&self) -> &dyn TransportMap {
-        &*self.map
+        self.mixture.first()
     }
 
     /// The method it was fitted with.
@@ -95,14 +110,15 @@ impl Posterior {
         self.header.settings.method.method()
     }
 
-    /// The number of parameters, of both maps in a joint model.
+    /// The number of parameters of all maps.
     pub fn parameters(&self) -> usize {
-        self.map().parameters() + self.marginal.as_ref().map_or(0, |marginal| marginal.parameters())
+        self.maps().map(|map| map.parameters()).sum::<usize>()
+            + self.marginal.as_ref().map_or(0, |marginal| marginal.parameters())
     }
 
-    /// Every validation of the training.
+    /// Every validation of the training; of an ensemble, that of its first member.
     pub fn history(&self) -> &[Progress] {
-        &self.history
+        &self.histories[0]
     }
 
     /// Names of the target columns.
@@ -171,8 +187,10 @@ impl Posterior {
         let given = self.transform_given(given, observations)?;
         let z = self.reference_from(first, observations, draws, seed);
         let observation: Vec<u32> = (0..total).map(|row| (row / draws.max(1)) as u32).collect();
-        let (values, inversion) = self.map.draw(&z, &given, &observation, settings)?;
+        let choice = self.choices_from(first, observations, draws, seed);
+        let (values, inversion) = self.mixture.draw(&z, &choice, &given, &observation, settings)?;
         let mut draws = Draws {
+            names: self.target_names().to_vec(),
             values,
             observation,
             unsolved: inversion.unsolved.iter().map(|&row| inversion.residuals[row as usize]).collect(),
@@ -219,23 +237,84 @@ impl Posterior {
         z
     }
 
-    /// log π(x | y) of every row (x, y), in both units.
+    /// Numbers in [0, 1) that choose the member of an ensemble of each draw, from streams of their own; none for a single
+    /// map.
+    fn choices_from(&self, first: usize, observations: usize, draws: usize, seed: u64) -> Vec<f64> {
+        if self.mixture.is_single() {
+            return Vec::new();
+        }
+        let one = |observation: usize| {
+            let mut rng = ChaCha8Rng::seed_from_u64(seed);
+            rng.set_stream(CHOICES + (first + observation) as u64);
+            (0..draws).map(move |_| rng.random::<f64>())
+        };
+        (0..observations).flat_map(one).collect()
+    }
+
+    /// log π(x | y) of every row (x, y), in both units: −∞ where x lies outside of the support of a column.
     pub fn log_density(&self, target: &[f64], given: &[f64]) -> Result<LogDensities> {
         let transform = &self.header.target_transform;
         let n = transform.dim();
         let rows = target.len() / n;
         check_length("target values", rows, n, target.len())?;
         let y = self.transform_given(given, rows)?;
-        let (mut x, mut log_det) = (vec![0.0; rows * n], vec![0.0; rows]);
-        for row in 0..rows {
-            log_det[row] = transform
-                .forward(&target[row * n..(row + 1) * n], &mut x[row * n..(row + 1) * n])
-                .map_err(|error| at_row(error, row))?;
-        }
+        let (x, log_det) = self.target_or_outside(target)?;
         let mut standardised = vec![0.0; rows];
-        self.map.double().log_density(&x, &y, &mut standardised)?;
+        self.mixture.log_density(&x, &y, &mut standardised)?;
+        for (density, log_det) in standardised.iter_mut().zip(&log_det) {
+            if *log_det == f64::NEG_INFINITY {
+                *density = f64::NEG_INFINITY;
+            }
+        }
         let user = standardised.iter().zip(&log_det).map(|(density, log_det)| density + log_det).collect();
         Ok(LogDensities { user, standardised })
+    }
+
+    /// log π(x | y) of every row (x, y) and its gradient in x, both in the user's units. Outside of a support the density is
+    /// −∞ and the gradient NaN.
+    pub fn log_density_gradient(&self, target: &[f64], given: &[f64]) -> Result<(Vec<f64>, Vec<f64>)> {
+        let transform = &self.header.target_transform;
+        let n = transform.dim();
+        let rows = target.len() / n;
+        check_length("target values", rows, n, target.len())?;
+        let y = self.transform_given(given, rows)?;
+        let (x, log_det) = self.target_or_outside(target)?;
+        let (mut density, mut gradient) = (vec![0.0; rows], vec![0.0; rows * n]);
+        self.mixture.log_density_gradient(&x, &y, &mut density, &mut gradient)?;
+        let (mut slope, mut stretch) = (vec![0.0; n], vec![0.0; n]);
+        for row in 0..rows {
+            let own = &mut gradient[row * n..(row + 1) * n];
+            density[row] += log_det[row];
+            if log_det[row] == f64::NEG_INFINITY {
+                own.fill(f64::NAN);
+                continue;
+            }
+            let x = &x[row * n..(row + 1) * n];
+            transform.log_det_gradient(x, &mut slope);
+            transform.derivative(x, &mut stretch);
+            for ((own, slope), stretch) in own.iter_mut().zip(&slope).zip(&stretch) {
+                *own = (*own + slope) * stretch;
+            }
+        }
+        Ok((density, gradient))
+    }
+
+    /// Rows of target values as the map sees them with log |det ∂t/∂x|, which is −∞ for rows outside of a support: these
+    /// are replaced by zeros. Values that are not finite are an error.
+    fn target_or_outside(&self, target: &[f64]) -> Result<(Vec<f64>, Vec<f64>)> {
+        let transform = &self.header.target_transform;
+        let n = transform.dim();
+        let (mut x, mut log_det) = (vec![0.0; target.len()], Vec::with_capacity(target.len() / n));
+        for (row, (raw, x)) in target.chunks_exact(n).zip(x.chunks_exact_mut(n)).enumerate() {
+            log_det.push(match transform.forward(raw, x) {
+                Err(Error::Domain(_)) if raw.iter().all(|value| value.is_finite()) => {
+                    x.fill(0.0);
+                    f64::NEG_INFINITY
+                }
+                other => other.map_err(|error| at_row(error, row))?,
+            });
+        }
+        Ok((x, log_det))
     }
 }
 

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Posterior;
 use crate::kernel::lbfgs;
+use crate::map::SampleSettings;
 use crate::{Error, Result};
 
 /// Draws among which the starting points are chosen.
@@ -78,19 +79,30 @@ impl Posterior {
             .collect()
     }
 
+    /// Draws to start from at one observation; those that cannot be computed are left out.
+    fn candidates(&self, z: &[f64], y: &[f64], count: usize, seed: u64) -> Result<Vec<f64>> {
+        let settings = SampleSettings { skip_unsolved: true, ..SampleSettings::default() };
+        let choice = self.choices_from(0, 1, count, seed);
+        let (draws, inversion) = self.mixture.draw(z, &choice, y, &vec![0; count], &settings)?;
+        if inversion.unsolved.is_empty() {
+            return Ok(draws);
+        }
+        let n = self.target_names().len();
+        Ok(inversion.without_unsolved(draws.chunks_exact(n)).flatten().copied().collect())
+    }
+
     /// The same for one observation, whose given values are transformed.
     fn mode_at(&self, y: &[f64], observation: usize, seed: u64, settings: &ModeSettings) -> Result<Mode> {
         let transform = &self.header().target_transform;
         let n = transform.dim();
-        let map = self.map.double();
         let seed = seed.wrapping_add(observation as u64);
         let count = CANDIDATES.max(settings.starts);
         let z = self.reference(1, count, seed);
-        let x = self.map.candidates(&z, y, &vec![0; count])?;
+        let x = self.candidates(&z, y, count, seed)?;
         let rows = x.len() / n;
         let mut density = vec![0.0; rows];
         let contexts: Vec<f64> = (0..rows).flat_map(|_| y.iter().copied()).collect();
-        map.log_density(&x, &contexts, &mut density)?;
+        self.mixture.log_density(&x, &contexts, &mut density)?;
         let bonus = |x: &[f64]| if settings.units == Units::User { transform.log_det(x) } else { 0.0 };
         let mut candidates: Vec<(f64, &[f64])> =
             x.chunks_exact(n).zip(&density).map(|(x, density)| (density + bonus(x), x)).collect();
@@ -103,7 +115,7 @@ impl Posterior {
             let minimum =
                 lbfgs::minimise(start, settings.tolerance, settings.max_iterations, |x, gradient| {
                     let mut density = [0.0];
-                    if map.log_density_gradient(x, y, &mut density, gradient).is_err() {
+                    if self.mixture.log_density_gradient(x, y, &mut density, gradient).is_err() {
                         return Ok::<f64, Error>(f64::INFINITY);
                     }
                     for gradient in gradient.iter_mut() {

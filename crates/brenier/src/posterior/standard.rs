@@ -5,6 +5,11 @@ use crate::Result;
 use crate::map::{Inversion, SampleSettings};
 
 impl Posterior {
+    /// An error that names the first row of target values outside of a column's support.
+    pub fn check_target(&self, target: &[f64]) -> Result<()> {
+        self.transform_target(target).map(|_| ())
+    }
+
     /// Rows of target values as the map sees them.
     pub(crate) fn transform_target(&self, target: &[f64]) -> Result<Vec<f64>> {
         let transform = &self.header.target_transform;
@@ -31,7 +36,27 @@ impl Posterior {
     ) -> Result<(Vec<f64>, Inversion)> {
         let z = self.reference_from(first, observations, draws, seed);
         let observation = repeated(observations, draws);
-        self.map.attempt(&z, given, &observation, settings)
+        let choice = self.choices_from(first, observations, draws, seed);
+        let settings = SampleSettings { skip_unsolved: true, ..*settings };
+        self.mixture.draw(&z, &choice, given, &observation, &settings)
+    }
+}
+
+impl Posterior {
+    /// −log π(x | y) of rows in the user's units under the baseline, standardised; none without a baseline.
+    pub(crate) fn baseline_nll(&self, target: &[f64], given: &[f64]) -> Result<Option<Vec<f64>>> {
+        let Some(baseline) = &self.baseline else { return Ok(None) };
+        let x = self.transform_target(target)?;
+        let rows = x.len() / self.target_names().len();
+        let y = self.transform_given(given, rows)?;
+        let mut density = vec![0.0; rows];
+        baseline.double().log_density(&x, &y, &mut density)?;
+        Ok(Some(density.into_iter().map(|density| -density).collect()))
+    }
+
+    /// log π(x | y) in single precision; see [`TransportMap::log_density_at`](crate::map::TransportMap::log_density_at).
+    pub(crate) fn log_density_at(&self, x: &[f64], given: &[f64], observation: &[u32]) -> Result<Vec<f64>> {
+        self.mixture.log_density_at(x, given, observation)
     }
 }
 

@@ -37,7 +37,7 @@ pub struct StepError {
 impl Posterior {
     /// The straightness of the paths at each of `observations` rows of `given`, over `draws` draws each.
     ///
-    /// An error for a map without paths.
+    /// An error for a map without paths. Of an ensemble, those of its first member.
     pub fn straightness(
         &self,
         given: &[f64],
@@ -46,7 +46,7 @@ impl Posterior {
         seed: u64,
         steps: &[usize],
     ) -> Result<Vec<Straightness>> {
-        let flow = self.map.paths().ok_or_else(|| {
+        let flow = self.map().paths().ok_or_else(|| {
             let title = self.method().title();
             Error::setting("model", format!("is a {title}, which has no paths; only flows have"))
         })?;
@@ -64,7 +64,7 @@ impl Posterior {
             let z = self.reference(1, draws, seed.wrapping_add(o as u64));
             let draw = |steps: usize| {
                 let settings = SampleSettings { steps: Some(steps), ..SampleSettings::default() };
-                self.map.draw(&z, y, &observation, &settings).map(|(x, _)| x)
+                self.map().draw(&z, y, &observation, &settings).map(|(x, _)| x)
             };
             let evaluation = flow.evaluation_steps();
             let x = draw(evaluation)?;

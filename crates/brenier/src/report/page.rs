@@ -256,8 +256,7 @@ impl<'a> ReportPage<'a> {
             dash(),
         ]);
         scores.push(vec![
-            if subject.given.is_empty() { "a Gaussian" } else { "a Gaussian that ignores the given columns" }
-                .to_owned(),
+            likelihood.baseline_name().to_owned(),
             format!("{:.4}", likelihood.baseline),
             dash(),
         ]);
@@ -775,6 +774,7 @@ fn row(name: &str, value: String) -> Vec<String> {
 fn ended(stop: Stop) -> &'static str {
     match stop {
         Stop::Converged => "converged",
+        Stop::ClosedForm => "closed form",
         Stop::Epochs => "last epoch reached",
         Stop::Minutes => "time used up",
         Stop::Interrupted => "interrupted",

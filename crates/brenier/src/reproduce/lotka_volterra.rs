@@ -337,7 +337,7 @@ mod tests {
             settings.train.epochs = 2;
             settings.method = settings.method.with("feature_width", 16).unwrap();
             let control = FitControl { observer: &mut Silent, stop: &stop, checkpoint: None };
-            let model = fit(table, &settings, control).unwrap().posterior;
+            let model = fit(&table, &settings, control).unwrap().posterior;
             let draws =
                 model.sample(&observation.summaries, 1, 300, 1, &SampleSettings::default()).unwrap().values;
             let times = draw_times(&model, &observation.summaries, 50, 1, 1).unwrap();

@@ -61,7 +61,7 @@ pub enum Attempt {
 }
 
 /// A model to draw pairs (θ, outputs) from.
-pub trait Simulator: Sync {
+pub trait Simulator: Send + Sync {
     /// What the rows depend on besides prior, seed and row: equal for equal models, in checkpoints.
     fn identity(&self) -> String;
 

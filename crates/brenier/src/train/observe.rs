@@ -24,16 +24,19 @@ pub struct Progress {
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Stop {
     /// The validation loss no longer improved.
     Converged,
+    /// There was nothing to train: the fit has a closed form.
+    ClosedForm,
     /// The last epoch was reached.
     Epochs,
     /// The time budget was used up.
     Minutes,
     /// The user asked for it.
     Interrupted,
-    /// The loss was not finite again and again; the best weights were kept.
+    /// The loss repeatedly became NaN or infinite; the best weights were kept.
     Diverged,
 }
 
@@ -47,6 +50,7 @@ impl Stop {
 /// An event of a training run.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Event {
     /// Something the user should know about the table, before the training, or about the training, after it.
     Warning {
@@ -64,7 +68,21 @@ pub enum Event {
         /// Whether that is their density given the others.
         conditional: bool,
     },
-    /// The run begins or goes on.
+    /// The members of an ensemble are trained side by side from here on.
+    Members {
+        /// How many there are.
+        of: usize,
+    },
+    /// A member of an ensemble was trained.
+    Member {
+        /// Its number, from 1.
+        number: usize,
+        /// How many there are.
+        of: usize,
+        /// Its best validation loss.
+        best_valid_nll: f64,
+    },
+    /// The run begins or continues.
     Started {
         /// Rows trained on.
         train_rows: usize,

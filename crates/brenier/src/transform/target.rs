@@ -129,6 +129,18 @@ impl TargetTransform {
         }
     }
 
+    /// Writes to `out` the derivative ∂tⱼ/∂xⱼ of each column at the point whose transform is `std`.
+    ///
+    /// # Panics
+    /// If a length is not [`dim`](Self::dim).
+    pub fn derivative(&self, std: &[f64], out: &mut [f64]) {
+        self.check(std.len());
+        self.check(out.len());
+        for ((column, &t), out) in self.columns.iter().zip(std).zip(out) {
+            *out = (column.support.log_det(column.unscale(t)) - column.scale.ln()).exp();
+        }
+    }
+
     /// −Σⱼ ln scaleⱼ, the part of the log-determinant that is due to the scaling alone.
     pub fn linear_scale_log_det(&self) -> f64 {
         -self.columns.iter().map(|column| column.scale.ln()).sum::<f64>()

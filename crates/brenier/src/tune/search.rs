@@ -1,11 +1,12 @@
 //! The search itself: draws, pilots up the ladder, full trainings, the best model.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -17,7 +18,7 @@ use super::{Final, Pilot, SearchSpace, TuneSettings};
 use crate::data::{Split, Table, discard};
 use crate::map::method::Problem;
 use crate::train::{Checkpoint, Event, Observer, Stop, TrainSettings};
-use crate::{Error, FitControl, FitSettings, Fitted, Posterior, Result, fit_split};
+use crate::{Error, FitControl, FitSettings, Fitted, Posterior, Prepared, Result};
 
 /// Parts of the pilot epochs after which the worse half is dropped; the last is the whole.
 const LADDER: [f64; 4] = [0.125, 0.25, 0.5, 1.0];
@@ -363,6 +364,7 @@ impl<'a, 'b: 'a> Search<'a, 'b> {
             folder: self.control.folder.to_owned(),
             threads: self.control.threads.max(1),
             abandoned: AtomicBool::new(false),
+            prepared: Mutex::default(),
         }
     }
 }
@@ -381,11 +383,30 @@ struct Shared<'a> {
     threads: usize,
     /// Set when an error ends the search.
     abandoned: AtomicBool,
+    prepared: Mutex<HashMap<String, Arc<Prepared>>>,
 }
 
 impl Shared<'_> {
     fn over(&self, deadline: Option<Instant>) -> bool {
         self.stop.load(Ordering::Relaxed) || deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// The table made ready for `settings`: once for all trainings that differ in method and training alone.
+    fn prepared(&self, settings: &FitSettings) -> Result<Arc<Prepared>> {
+        let key = Prepared::key(settings);
+        let known = |all: &HashMap<String, Arc<Prepared>>| all.get(&key).cloned();
+        let locked = || self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(prepared) = known(&locked()) {
+            return Ok(prepared);
+        }
+        let (train, valid) = (&self.split.train, &self.split.valid);
+        let prepared = Arc::new(Prepared::with_split(self.table, train, valid, settings)?);
+        let mut all = locked();
+        // Few are in use at a time, and each holds the whole table.
+        if all.len() >= 4 {
+            all.clear();
+        }
+        Ok(all.entry(key).or_insert(prepared).clone())
     }
 
     /// Trains with `settings` up to `part` of the steps, or until the deadline.
@@ -400,7 +421,7 @@ impl Shared<'_> {
         let outer = [self.stop, &self.abandoned];
         let mut pacer = Pacer { part, limit: u64::MAX, stop: &stop, outer, deadline, cut: None };
         let control = FitControl { observer: &mut pacer, stop: &stop, checkpoint };
-        let fitted = fit_split(self.table.clone(), &self.split.train, &self.split.valid, settings, control)?;
+        let fitted = self.prepared(settings)?.fit(settings, control)?;
         Ok((fitted, pacer.cut))
     }
 

@@ -282,7 +282,7 @@ impl Run<'_> {
         let whole = !checkpoint.path.exists();
         let control =
             FitControl { observer: screen.as_mut(), stop: self.stop, checkpoint: Some(checkpoint.clone()) };
-        let model = brenier::fit(table, &settings, control)?.posterior;
+        let model = brenier::fit(&table, &settings, control)?.posterior;
         drop(screen);
         if model.header().training.stop.is_resumable() {
             return Err(interrupted());

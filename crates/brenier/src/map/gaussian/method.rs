@@ -83,7 +83,7 @@ impl MethodSpec for GaussianSettings {
             drops: 0,
         };
         control.observer.event(&Event::Validated(progress));
-        let (stop, steps, best_step) = (Stop::Converged, 1, 1);
+        let (stop, steps, best_step) = (Stop::ClosedForm, 1, 1);
         control.observer.event(&Event::Finished { stop, steps, best_valid_nll: valid_nll, best_step });
         let outcome = Outcome {
             stop,

@@ -122,7 +122,14 @@ impl<T: Real> GaussianMap<T> {
     }
 
     /// z, log det and, where `slope` has room, −(∂z/∂x)ᵀz of each row.
-    fn evaluate(&self, x: &[T], y: &[T], z: &mut [T], log_det: &mut [f64], slope: Option<&mut [T]>) -> Result<()> {
+    fn evaluate(
+        &self,
+        x: &[T],
+        y: &[T],
+        z: &mut [T],
+        log_det: &mut [f64],
+        slope: Option<&mut [T]>,
+    ) -> Result<()> {
         let (n, m) = (self.layout.target, self.layout.given);
         check_batch(x, y, n, m)?;
         let (parts, volume) = (self.parts(), 2.0 * self.log_volume());

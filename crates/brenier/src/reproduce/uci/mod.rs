@@ -249,7 +249,7 @@ impl UciReproduction {
         let control = FitControl { observer: &mut Silent, stop, checkpoint: None };
         let (train, valid) = (&self.split.train, &self.split.valid);
         let started = Instant::now();
-        let model = fit_split(self.table.clone(), train, valid, &settings, control)?.posterior;
+        let model = fit_split(&self.table, train, valid, &settings, control)?.posterior;
         let seconds = started.elapsed().as_secs_f64();
         let training = Final { seconds, ..Final::of(&model, trial, repeat) };
         let units = Units::new(&self.set, &self.table, train);
@@ -358,7 +358,7 @@ impl UciReproduction {
                 };
                 let control = FitControl { observer: &mut Silent, stop, checkpoint: Some(plan) };
                 let table = self.table.clone();
-                let model = fit_split(table, &split.train, &split.valid, settings, control)?.posterior;
+                let model = fit_split(&table, &split.train, &split.valid, settings, control)?.posterior;
                 let blocks = [Some(&model), model.marginal()];
                 if blocks.into_iter().flatten().any(|block| block.header().training.stop.is_resumable()) {
                     return Ok(None);

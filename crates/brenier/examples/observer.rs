@@ -1,0 +1,44 @@
+//! A custom observer: watch a training, and stop it when it is good enough.
+//!
+//! `cargo run --release -p brenier --example observer`
+
+#![allow(clippy::print_stdout)]
+
+use brenier::train::{Event, Observer};
+use brenier::{Fit, StopToken};
+
+/// Prints validations and stops the training at the first loss below a goal.
+struct Watch {
+    goal: f64,
+    stop: StopToken,
+}
+
+impl Observer for Watch {
+    fn event(&mut self, event: &Event) {
+        match event {
+            Event::Validated(progress) => {
+                println!("step {:5}: validation NLL {:.3}", progress.step, progress.valid_nll);
+                if progress.valid_nll < self.goal {
+                    self.stop.stop();
+                }
+            }
+            Event::Warning { text } => println!("warning: {text}"),
+            _ => {}
+        }
+    }
+}
+
+fn main() -> brenier::Result<()> {
+    let stop = StopToken::new();
+    let mut watch = Watch { goal: 2.4, stop: stop.clone() };
+    let table = brenier::demo::simulate(3000, 0);
+    let posterior = Fit::of("x1,x2").given("y").epochs(40).stop(&stop).observer(&mut watch).run(&table)?;
+    let training = &posterior.header().training;
+    println!("ended after {} steps at a validation NLL of {:.3}", training.steps, training.best_valid_nll);
+    Ok(())
+}
+
+#[test]
+fn runs() {
+    main().expect("the example runs");
+}

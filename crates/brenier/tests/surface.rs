@@ -1,0 +1,346 @@
+//! The library as a user meets it: fits in one sentence, prepared tables, ensembles, named draws, densities, bytes.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use brenier::data::Table;
+use brenier::map::{Method, SampleSettings};
+use brenier::train::{Checkpoint, Event, Observer, Silent, TrainSettings};
+use brenier::transform::Support;
+use brenier::{Fit, FitControl, FitSettings, Fitted, Posterior, Prepared, StopToken, demo, fit_split};
+
+fn quick(method: Method) -> FitSettings {
+    FitSettings {
+        method: method.defaults().with("feature_width", 8).unwrap_or(method.defaults()),
+        target: Some("x1,x2".parse().unwrap()),
+        given: Some("y".parse().unwrap()),
+        train: TrainSettings { epochs: 3, ..Default::default() },
+        ..Default::default()
+    }
+}
+
+/// Up to the tolerance to which draws are solved.
+fn close(a: &[f64], b: &[f64]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-5)
+}
+
+fn run(prepared: &Prepared, settings: &FitSettings, checkpoint: Option<Checkpoint>) -> Fitted {
+    let stop = AtomicBool::new(false);
+    prepared.fit(settings, FitControl { observer: &mut Silent, stop: &stop, checkpoint }).unwrap()
+}
+
+#[test]
+fn a_fit_is_a_sentence_and_draws_know_their_names() {
+    let pairs = demo::simulate(500, 0);
+    let posterior = Fit::of("x1,x2").given("rest").seed(1).epochs(3).run(&pairs).unwrap();
+    let draws = posterior.at(&[0.4]).unwrap().seed(2).sample(300).unwrap();
+    assert_eq!((draws.names(), draws.len()), (posterior.target_names(), 300));
+    let column = draws.column("x2").unwrap();
+    assert!(draws.rows().zip(&column).all(|(row, value)| row[1] == *value));
+    assert!(draws.column("x3").is_err());
+    let (low, high) = (draws.quantile(0.05), draws.quantile(0.95));
+    assert!(low[0] < high[0] && low[1] < high[1]);
+    let text = draws.to_string();
+    for word in ["mean", "sd", "5 %", "95 %", "x1", "x2"] {
+        assert!(text.contains(word), "{text}");
+    }
+    // Observations by the columns of a table, several at once.
+    let observed = Table::new(vec!["z".into(), "y".into()], vec![9.0, 0.4, 9.0, -0.2]).unwrap();
+    let both = posterior.at(&observed).unwrap().seed(2).sample(300).unwrap();
+    assert!(close(&both.values[..600], &draws.values));
+    assert!(both.to_string().contains("observation 2"));
+    assert!(posterior.at(&[1.0, 2.0, 3.0][..0]).is_err());
+    let other = Table::new(vec!["z".into()], vec![9.0]).unwrap();
+    assert!(posterior.at(&other).unwrap_err().to_string().contains("\"y\""));
+    assert!(Fit::of("x1,").given("rest").run(&pairs).is_err());
+    assert!(Fit::of("x1").support("x1", Support::Log).given("y").run(&pairs).is_err(), "x1 is negative");
+}
+
+#[test]
+fn outside_of_a_support_the_density_is_zero_and_gradients_are_in_the_users_units() {
+    let source = demo::simulate(500, 0);
+    let values =
+        source.iter().flat_map(|row| [row[0].exp(), 1.0 / (1.0 + (-row[1]).exp()), row[2]]).collect();
+    let pairs = Table::new(vec!["rate".into(), "share".into(), "y".into()], values).unwrap();
+    let settings = FitSettings {
+        target: Some("rate,share".parse().unwrap()),
+        support: vec!["rate=log".parse().unwrap(), "share=interval(0,1)".parse().unwrap()],
+        ..quick(Method::PcpMap)
+    };
+    let posterior = Fit::with_settings(settings).run(&pairs).unwrap();
+    let at = posterior.at(&[0.3]).unwrap();
+    let found = at.log_density(&[-1.0, 0.5, 1.0, 0.5, 1.0, 1.5]).unwrap();
+    assert_eq!(found.user[0], f64::NEG_INFINITY);
+    assert!(found.user[1].is_finite() && found.standardised[1].is_finite());
+    assert_eq!(found.user[2], f64::NEG_INFINITY);
+    assert!(at.log_density(&[f64::NAN, 0.5]).is_err());
+    let x = [0.8, 0.35];
+    let (density, gradient) = at.log_density_gradient(&x).unwrap();
+    assert!((density[0] - at.log_density(&x).unwrap().user[0]).abs() < 1e-12);
+    for j in 0..2 {
+        let moved = |h: f64| {
+            let mut x = x;
+            x[j] += h;
+            at.log_density(&x).unwrap().user[0]
+        };
+        let slope = (moved(1e-6) - moved(-1e-6)) / 2e-6;
+        assert!((slope - gradient[j]).abs() < 1e-5 * (1.0 + slope.abs()), "{slope} {}", gradient[j]);
+    }
+    let (density, gradient) = at.log_density_gradient(&[-1.0, 0.5]).unwrap();
+    assert!(density[0] == f64::NEG_INFINITY && gradient[0].is_nan());
+}
+
+#[test]
+fn models_go_to_bytes_and_back() {
+    let posterior = Fit::of("x1,x2").given("y").epochs(2).run(&demo::simulate(300, 0)).unwrap();
+    let bytes = posterior.to_bytes().unwrap();
+    let again = Posterior::from_bytes(&bytes).unwrap();
+    assert_eq!(again.to_bytes().unwrap(), bytes);
+    let draws = |posterior: &Posterior| posterior.at(&[0.1]).unwrap().sample(20).unwrap();
+    assert_eq!(draws(&posterior), draws(&again));
+    assert!(Posterior::from_bytes(&bytes[..bytes.len() - 1]).is_err());
+}
+
+#[test]
+fn a_stop_token_ends_a_fit_from_elsewhere() {
+    struct Stopper(StopToken);
+    impl Observer for Stopper {
+        fn event(&mut self, _event: &Event) {}
+        fn stepped(&mut self, step: u64) {
+            if step == 3 {
+                self.0.stop();
+            }
+        }
+    }
+    let stop = StopToken::new();
+    let mut stopper = Stopper(stop.clone());
+    let fit = Fit::of("x1,x2").given("y").stop(&stop).observer(&mut stopper);
+    let fitted = fit.run_fully(&demo::simulate(500, 0)).unwrap();
+    assert!(stop.is_stopped() && !fitted.validated);
+    assert_eq!(fitted.posterior.header().training.steps, 3);
+    fn sendable<T: Send + Sync + 'static>() {}
+    sendable::<Posterior>();
+    sendable::<Prepared>();
+    sendable::<StopToken>();
+}
+
+/// Fault (a): a row outside of the split is not even looked at.
+#[test]
+fn rows_outside_of_the_split_may_violate_a_support() {
+    let mut values: Vec<f64> = demo::simulate(200, 0).iter().flat_map(|row| [row[0].exp(), row[2]]).collect();
+    values.extend([-5.0, 0.0]);
+    let table = Table::new(vec!["x".into(), "y".into()], values).unwrap();
+    let settings = FitSettings {
+        target: Some("x".parse().unwrap()),
+        support: vec!["x=log".parse().unwrap()],
+        ..quick(Method::PcpMap)
+    };
+    let stop = AtomicBool::new(false);
+    let fit = |valid: &[u32]| {
+        let control = FitControl { observer: &mut Silent, stop: &stop, checkpoint: None };
+        let train: Vec<u32> = (0..150).collect();
+        fit_split(&table, &train, valid, &settings, control)
+    };
+    assert!(fit(&(150..200).collect::<Vec<u32>>()).is_ok());
+    let error = fit(&(150..201).collect::<Vec<u32>>()).err().unwrap().to_string();
+    assert!(error.contains("row 201"), "{error}");
+}
+
+/// Fault (b): a checkpoint of another split is refused.
+#[test]
+fn a_checkpoint_belongs_to_its_split() {
+    let table = demo::simulate(300, 0);
+    let folder = tempfile::tempdir().unwrap();
+    let settings = quick(Method::PcpMap);
+    let plan = |resume: bool| Checkpoint {
+        path: folder.path().join("c"),
+        every: Duration::ZERO,
+        resume,
+        keep: true,
+        identity: String::new(),
+    };
+    let split = |first: u32| -> (Vec<u32>, Vec<u32>) { (0..300).partition(|row| row % 10 != first) };
+    let (train, valid) = split(0);
+    let prepared = Prepared::with_split(&table, &train, &valid, &settings).unwrap();
+    let first = run(&prepared, &settings, Some(plan(false))).posterior;
+    let again = run(&prepared, &settings, Some(plan(true))).posterior;
+    assert_eq!(first.to_bytes().unwrap(), again.to_bytes().unwrap());
+    let (train, valid) = split(1);
+    let other = Prepared::with_split(&table, &train, &valid, &settings).unwrap();
+    let stop = AtomicBool::new(false);
+    let control = FitControl { observer: &mut Silent, stop: &stop, checkpoint: Some(plan(true)) };
+    let error = other.fit(&settings, control).err().unwrap().to_string();
+    assert!(error.contains("other settings or other data"), "{error}");
+}
+
+/// Fault (c): columns that were not selected do not change what the model was trained on.
+#[test]
+fn the_hash_of_the_data_is_that_of_the_selected_columns() {
+    let table = demo::simulate(100, 0);
+    let names = ["noise", "y", "x2", "x1"].map(str::to_owned).to_vec();
+    let values = table.iter().flat_map(|row| [7.0, row[0], row[2], row[1]]).collect();
+    let wider = Table::new(names, values).unwrap();
+    let hash = |table: &Table| {
+        let fitted =
+            run(&Prepared::new(table, &quick(Method::Gaussian)).unwrap(), &quick(Method::Gaussian), None);
+        fitted.posterior.header().data_sha256.clone()
+    };
+    assert_eq!(hash(&table), hash(&wider));
+}
+
+/// Faults (d) and (e): foreign settings are refused before a table is read.
+#[test]
+fn settings_are_checked_without_a_table() {
+    for text in [
+        "[method]\ntime_steps = 4",
+        "[method]\nname = \"gaussian\"\ndepth = 2",
+        "members = 0",
+        "bootstrap = true",
+    ] {
+        let refused = match toml::from_str::<FitSettings>(text) {
+            Err(_) => true,
+            Ok(settings) => settings.validate().is_err(),
+        };
+        assert!(refused, "{text}");
+    }
+    assert!(quick(Method::CotFlow).validate().is_ok());
+}
+
+#[test]
+fn a_prepared_table_serves_many_trainings_of_the_same_columns() {
+    let table = demo::simulate(300, 0);
+    let settings = quick(Method::PcpMap);
+    let prepared = Prepared::new(&table, &settings).unwrap();
+    let direct = Fit::with_settings(settings.clone()).run(&table).unwrap();
+    assert_eq!(run(&prepared, &settings, None).posterior.to_bytes().unwrap(), direct.to_bytes().unwrap());
+    let flow = FitSettings { method: quick(Method::CotFlow).method, ..settings.clone() };
+    assert!(prepared.serves(&flow));
+    assert_eq!(run(&prepared, &flow, None).posterior.method(), Method::CotFlow);
+    let other = FitSettings { scaling: "robust".parse().unwrap(), ..settings };
+    assert!(!prepared.serves(&other));
+}
+
+#[test]
+fn every_model_knows_what_the_baseline_scores() {
+    let table = demo::simulate(600, 0);
+    let model = Fit::with_settings(quick(Method::PcpMap)).run(&table).unwrap();
+    let gaussian = Fit::with_settings(quick(Method::Gaussian)).run(&table).unwrap();
+    let baseline = model.header().baseline.as_ref().unwrap();
+    assert_eq!(baseline.method.method(), Method::Gaussian);
+    assert_eq!(baseline.valid_nll, gaussian.header().training.best_valid_nll);
+    assert!(gaussian.header().baseline.is_none());
+}
+
+#[test]
+fn an_ensemble_is_a_mixture_of_its_members() {
+    let table = demo::simulate(600, 0);
+    for (method, bootstrap) in [(Method::PcpMap, false), (Method::CotFlow, true), (Method::Gaussian, false)] {
+        let settings = FitSettings { members: Some(3), bootstrap, ..quick(method) };
+        let model = Fit::with_settings(settings.clone()).run(&table).unwrap();
+        assert_eq!((model.members().len(), model.maps().len()), (3, 3));
+        // Density: the mean of the members' densities, in standardised units; its gradient by differences.
+        let at = model.at(&[0.2]).unwrap();
+        let x = [0.3, -0.1];
+        let mut standardised = x;
+        model.header().target_transform.forward(&x, &mut standardised).unwrap();
+        let mut given = [0.0];
+        model.header().given_transform.forward(&[0.2], &mut given).unwrap();
+        let densities = model.maps().map(|map| {
+            let mut density = [0.0];
+            map.double().log_density(&standardised, &given, &mut density).unwrap();
+            density[0].exp()
+        });
+        let mean = densities.sum::<f64>() / 3.0;
+        let found = at.log_density(&x).unwrap();
+        assert!((found.standardised[0] - mean.ln()).abs() < 1e-9);
+        let (_, gradient) = at.log_density_gradient(&x).unwrap();
+        for j in 0..2 {
+            let moved = |h: f64| {
+                let mut x = x;
+                x[j] += h;
+                at.log_density(&x).unwrap().user[0]
+            };
+            let slope = (moved(1e-5) - moved(-1e-5)) / 2e-5;
+            assert!((slope - gradient[j]).abs() < 1e-4 * (1.0 + slope.abs()), "{slope} {}", gradient[j]);
+        }
+        // Draws come from all members, and do not depend on other observations.
+        let draws = at.sample(600).unwrap();
+        let two = model.at(&[0.2, 0.9]).unwrap().sample(600).unwrap();
+        assert!(close(&draws.values, &two.values[..1200]));
+        let z_of = |map: &dyn brenier::map::TransportMap, row: &[f64]| {
+            let mut x = [0.0; 2];
+            model.header().target_transform.forward(row, &mut x).unwrap();
+            let (mut z, mut log_det) = ([0.0; 2], [0.0]);
+            map.double().forward(&x, &given, &mut z, &mut log_det).unwrap();
+            z
+        };
+        let single = Fit::with_settings(FitSettings { members: None, bootstrap: false, ..settings.clone() });
+        let reference = single.run(&table).unwrap().at(&[0.2]).unwrap().sample(600).unwrap();
+        assert_eq!(reference.len(), draws.len());
+        let first = model.maps().next().unwrap();
+        let spread: f64 = draws.rows().map(|row| z_of(first, row)[0].powi(2)).sum::<f64>() / 600.0;
+        assert!((0.5..2.0).contains(&spread), "{spread}");
+        // Members agree or not, within bounds; a single map cannot disagree.
+        let disagreement = model.disagreement(&[0.2, 5.0], 2, 0).unwrap();
+        assert!(
+            disagreement.iter().all(|&nats| (0.0..3.0_f64.ln() + 0.1).contains(&nats)),
+            "{disagreement:?}"
+        );
+        assert!(disagreement[0] > 0.0);
+        // Saved, loaded, and trained again on one thread: the same bits.
+        let bytes = model.to_bytes().unwrap();
+        assert_eq!(Posterior::from_bytes(&bytes).unwrap().to_bytes().unwrap(), bytes);
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        let again = pool.install(|| Fit::with_settings(settings).run(&table).unwrap());
+        assert_eq!(again.to_bytes().unwrap(), bytes);
+        let mode = at.mode().unwrap();
+        assert!(mode[0].log_density >= found.user[0]);
+        assert!(at.settings(SampleSettings { residuals: true, ..Default::default() }).sample(5).is_ok());
+    }
+}
+
+#[test]
+fn every_row_trains_all_members_but_one() {
+    // With folds the validation rows of all members are all rows, each once.
+    let table = demo::simulate(103, 0);
+    let settings = FitSettings { members: Some(5), ..quick(Method::Gaussian) };
+    let model = Fit::with_settings(settings).run(&table).unwrap();
+    let rows = |of: fn(&brenier::TrainingSummary) -> usize| -> usize {
+        model.members().iter().map(|member| of(&member.training)).sum()
+    };
+    assert_eq!((rows(|training| training.valid_rows), rows(|training| training.train_rows)), (103, 4 * 103));
+}
+
+/// Interrupted and resumed, an ensemble ends in the same bits, and nothing is left over.
+#[test]
+fn an_ensemble_is_resumed_to_the_same_bits() {
+    struct Stopper(StopToken);
+    impl Observer for Stopper {
+        fn event(&mut self, event: &Event) {
+            if matches!(event, Event::Member { .. }) {
+                self.0.stop();
+            }
+        }
+    }
+    let table = demo::simulate(400, 0);
+    let settings = FitSettings { members: Some(4), joint: true, ..quick(Method::PcpMap) };
+    let whole = Fit::with_settings(settings.clone()).run(&table).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let plan = Checkpoint {
+        path: folder.path().join("c"),
+        every: Duration::ZERO,
+        resume: true,
+        keep: false,
+        identity: String::new(),
+    };
+    let stop = StopToken::new();
+    let mut stopper = Stopper(stop.clone());
+    let fit = Fit::with_settings(settings.clone()).stop(&stop).observer(&mut stopper);
+    let cut = fit.checkpoint(plan.clone()).run(&table).unwrap();
+    assert!(cut.to_bytes().unwrap() != whole.to_bytes().unwrap());
+    assert!(std::fs::read_dir(folder.path()).unwrap().count() > 0);
+    let resumed = Fit::with_settings(settings).checkpoint(plan).run(&table).unwrap();
+    assert_eq!(resumed.to_bytes().unwrap(), whole.to_bytes().unwrap());
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
