@@ -59,5 +59,5 @@ pub use posterior::{
 
 /// The README's example must compile.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;
