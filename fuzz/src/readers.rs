@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use brenier::data::{Format, Missing, Output, ReadOptions, Selection, Table, read, resolve_pair, write};
+use brenier::data::{
+    Choice, Format, Missing, Output, ReadOptions, Selection, Table, read, read_categories, resolve_pair,
+    write,
+};
 use brenier::map::SampleSettings;
 use brenier::simulate::{Prior, Streams, protocol};
 use brenier::store::{self, Tensor, TensorValues};
@@ -90,6 +93,40 @@ pub fn npz(bytes: &[u8]) {
 /// Apache Parquet.
 pub fn parquet(bytes: &[u8]) {
     table(bytes, Format::Parquet, "parquet");
+}
+
+/// Arrow's IPC format, file or stream: all columns and one of them, as numbers and as categories.
+pub fn arrow(bytes: &[u8]) {
+    let which = bytes.iter().fold(0_usize, |sum, &byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+    with_file(bytes, "arrow", |path| {
+        let options =
+            ReadOptions { format: Some(Format::Arrow), missing: Missing::DropRows, ..ReadOptions::default() };
+        for one in [false, true] {
+            for categories in [false, true] {
+                let result = read_categories(path, &options, |names| {
+                    let columns: Vec<usize> = match one {
+                        true => vec![which % names.len()],
+                        false => (0..names.len()).collect(),
+                    };
+                    Ok(Choice { categorical: if categories { columns.clone() } else { Vec::new() }, columns })
+                });
+                if let Ok(result) = result {
+                    assert_eq!(result.levels.iter().all(Option::is_some), categories);
+                    again(path, &result.table);
+                }
+            }
+        }
+    });
+}
+
+/// Text compressed by gzip or zstd; the first bytes tell which.
+pub fn packed(bytes: &[u8]) {
+    with_file(bytes, "csv.gz", |path| {
+        let options = ReadOptions { missing: Missing::DropRows, ..ReadOptions::default() };
+        if let Ok(whole) = read(path, &options, |names| Ok((0..names.len()).collect())) {
+            again(path, &whole.table);
+        }
+    });
 }
 
 /// A model file as it is: the container with its check sums.

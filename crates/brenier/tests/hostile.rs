@@ -85,6 +85,16 @@ fn parquet() {
 }
 
 #[test]
+fn arrow() {
+    try_all("arrow", 4000, readers::arrow);
+}
+
+#[test]
+fn packed() {
+    try_all("packed", 1000, readers::packed);
+}
+
+#[test]
 fn container() {
     try_all("container", 1000, readers::container);
 }

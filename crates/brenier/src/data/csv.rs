@@ -7,14 +7,12 @@ use ::csv::ByteRecord;
 
 use super::cell::{Cell, Dialect};
 use super::format::{Choice, Decimal, Missing, Read, ReadOptions};
-use super::lines::{Delimiter, Records};
+use super::lines::{Delimiter, LONGEST_LINE, Records};
 use super::rows::{NOT_A_NUMBER, Rows};
 use super::source::read_error;
 use super::table::{Table, short_name};
 use crate::{Error, Result};
 
-/// A header or row longer than this is taken for a file that is not text.
-const LONGEST_LINE: usize = 1 << 26;
 /// How much text decides about the delimiter.
 const SAMPLE: usize = 1 << 16;
 /// How many rows of it do.
@@ -147,7 +145,8 @@ fn header(path: &Path, first: &ByteRecord, dialect: &Dialect<'_>) -> Result<(Vec
     }
     if cells().all(|cell| matches!(cell, Cell::OtherDecimal | Cell::Number(_))) {
         let text = String::from_utf8_lossy(&first[0]);
-        let problem = format!("the first line begins with \"{text}\", {}", other_decimal(dialect));
+        let problem =
+            format!("the first line begins with \"{}\", {}", short_name(&text), other_decimal(dialect));
         return Err(Error::table(path, problem));
     }
     let mut names = Vec::with_capacity(first.len());

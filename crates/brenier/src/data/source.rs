@@ -14,7 +14,7 @@ use crate::{Error, Result};
 /// Bytes that tell formats apart.
 const HEAD: usize = 8;
 /// Text this long that shrank to less than a [`IMPLAUSIBLE`]th of it is refused: no table of numbers does.
-const LONG: u64 = 1 << 28;
+const LONG: u64 = 1 << 26;
 const IMPLAUSIBLE: u64 = 500;
 
 /// The bytes of a table.
@@ -355,6 +355,15 @@ mod tests {
         let compressed = Rc::new(Cell::new(LONG));
         let mut bounded = Bounded { inner: io::repeat(b'1').take(2 * LONG), given: 0, compressed };
         assert_eq!(io::copy(&mut bounded, &mut io::sink()).unwrap(), 2 * LONG);
+    }
+
+    #[test]
+    fn a_small_file_with_one_endless_row_is_refused() {
+        let mut bytes = zstd::encode_all(&b"a,b\n1,2\n"[..], 1).unwrap();
+        bytes.extend(zstd::encode_all(io::repeat(b',').take(LONG - 1000), 1).unwrap());
+        assert!(bytes.len() < 20_000);
+        let error = problem("t.csv.zst", &bytes);
+        assert!(error.contains("a line has more than 64 MB or a million fields"), "{error}");
     }
 
     #[cfg(unix)]

@@ -25,7 +25,7 @@ use schema::{Column, Kind, columns};
 pub(super) use write::write;
 
 const MAGIC: &[u8; 6] = b"ARROW1";
-/// A compressed buffer that grows to this and by [`IMPLAUSIBLE`] is taken for hostile.
+/// A batch that grows to this and by [`IMPLAUSIBLE`] is taken for hostile.
 const LONG: u64 = 1 << 28;
 const IMPLAUSIBLE: u64 = 1000;
 
@@ -304,6 +304,8 @@ struct Parts<'a> {
     views: std::vec::IntoIter<usize>,
     body: &'a [u8],
     codec: Option<u8>,
+    /// Bytes of memory taken for decompressed columns and texts.
+    taken: u64,
 }
 
 impl<'a> Parts<'a> {
@@ -330,7 +332,33 @@ impl<'a> Parts<'a> {
             views: views.into_iter(),
             body,
             codec: batch.table(3).map(|compression| compression.u8(0).unwrap_or(0)),
+            taken: 0,
         })
+    }
+
+    /// Counts memory that is about to be taken. Several columns may lie in the same few bytes, and many rows may share
+    /// one text, so the sum counts.
+    fn take(&mut self, bytes: u64) -> Result<(), &'static str> {
+        self.taken = self.taken.saturating_add(bytes);
+        match self.taken > LONG && self.taken / IMPLAUSIBLE > self.body.len() as u64 {
+            true => Err("a batch is implausibly long once decompressed"),
+            false => Ok(()),
+        }
+    }
+
+    /// The texts that `one` gives for each row.
+    fn texts(
+        &mut self,
+        mut one: impl FnMut(usize) -> Result<Option<String>, &'static str>,
+    ) -> Result<Values, &'static str> {
+        let mut texts = Vec::new();
+        for row in 0..self.rows {
+            let text = one(row)?;
+            let length = text.as_ref().map_or(0, String::len);
+            self.take((size_of::<Option<String>>() + length) as u64)?;
+            texts.push(text);
+        }
+        Ok(Values::Texts(texts))
     }
 
     /// Passes over the parts of a column.
@@ -361,9 +389,7 @@ impl<'a> Parts<'a> {
             -1 => return Ok(stored.into()),
             length => u64::try_from(length).map_err(|_| "a compressed column has a negative length")?,
         };
-        if length > LONG && length / IMPLAUSIBLE > stored.len() as u64 {
-            return Err("a compressed column declares an implausible length");
-        }
+        self.take(length)?;
         // Memory grows with the bytes that come; one more than declared is read to see that there is none.
         let mut bytes = Vec::new();
         let limit = length.saturating_add(1);
@@ -402,11 +428,11 @@ impl<'a> Parts<'a> {
                 return Err("a column is shorter than its batch");
             }
             let offset = |row: usize| unsigned(&offsets[row * bytes..(row + 1) * bytes]);
-            let texts = (0..rows).map(|row| match valid(row) {
+            let texts = self.texts(|row| match valid(row) {
                 false => Ok(None),
                 true => string(&text, offset(row), offset(row + 1)).map(Some),
             });
-            return Ok((Values::Texts(texts.collect::<Result<_, _>>()?), false));
+            return Ok((texts?, false));
         }
         if *kind == Kind::View {
             let views = self.buffer()?;
@@ -415,7 +441,7 @@ impl<'a> Parts<'a> {
                 return Err("a column is shorter than its batch");
             }
             let texts = (0..count).map(|_| self.buffer()).collect::<Result<Vec<_>, _>>()?;
-            let texts = (0..rows).map(|row| {
+            let texts = self.texts(|row| {
                 let view = &views[16 * row..16 * (row + 1)];
                 let length = unsigned(&view[..4]);
                 match (valid(row), length) {
@@ -429,7 +455,7 @@ impl<'a> Parts<'a> {
                     }
                 }
             });
-            return Ok((Values::Texts(texts.collect::<Result<_, _>>()?), false));
+            return Ok((texts?, false));
         }
         let data = self.buffer()?;
         let bytes = match *kind {

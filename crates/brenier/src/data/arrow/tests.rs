@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::io::Cursor;
+use std::io::{Cursor, Read as _};
 use std::path::Path;
 
 use proptest::prelude::*;
@@ -174,4 +174,21 @@ proptest! {
         let _ = all(&bytes);
         let _ = all(&[b"ARROW1\0\0\xff\xff\xff\xff".as_slice(), &bytes].concat());
     }
+}
+
+/// The places of many buffers may be the same few bytes.
+#[test]
+fn a_batch_whose_columns_share_a_bomb_is_refused() {
+    let length = super::LONG / 2;
+    let mut body = length.to_le_bytes().to_vec();
+    body.extend(zstd::encode_all(std::io::repeat(0).take(length), 1).unwrap());
+    let buffers = vec![(0, body.len() as i64); 3].into_iter();
+    let (nodes, views) = (Vec::new().into_iter(), Vec::new().into_iter());
+    let mut parts = super::Parts { rows: 1, nodes, buffers, views, body: &body, codec: Some(1), taken: 0 };
+    assert_eq!(parts.buffer().unwrap().len() as u64, length);
+    parts.buffer().unwrap();
+    assert_eq!(parts.buffer(), Err("a batch is implausibly long once decompressed"));
+    // One text in every row.
+    let (mut parts, text) = (super::Parts { rows: 1 << 24, taken: 0, ..parts }, "x".repeat(200));
+    assert!(parts.texts(|_| Ok(Some(text.clone()))).is_err());
 }
