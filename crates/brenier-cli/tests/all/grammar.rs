@@ -2,16 +2,14 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::fs;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use crate::common::{SMALL, folder, refuse, run, stderr, stdout, succeed, table};
 use brenier::data::{ReadOptions, read};
 use brenier::train::{Checkpoint, Silent, TrainSettings};
 use brenier::{FitControl, FitSettings};
-use common::{SMALL, folder, refuse, run, stderr, stdout, succeed, table};
 
 const FIT: &str = "--feature-width 4 --epochs 1 --quiet --out m.brenier";
 

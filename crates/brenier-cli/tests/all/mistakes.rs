@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::fmt::Write as _;
 use std::fs;
 
-use common::{SMALL, folder, numbers, refuse, run, stderr, stdout, succeed, table};
+use crate::common::{SMALL, folder, numbers, refuse, run, stderr, stdout, succeed, table};
 
 #[test]
 fn tables_that_cannot_be_used() {

@@ -2,12 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
+use crate::common;
 use std::fmt::Write as _;
 use std::fs;
 
-use common::{refuse, run, stderr, succeed};
+use crate::common::{refuse, run, stderr, succeed};
 
 /// Rows of a, b > 0 and a weight that is zero for large a.
 fn draws(rows: usize) -> String {

@@ -5,15 +5,13 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{brenier, stderr, table};
+use crate::common::{brenier, stderr, table};
 use serde_json::Value;
 
 /// A command that is killed and resumed; it writes into the folder it is run in.

@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::fmt::Write as _;
 use std::fs;
 
-use common::{refuse, run, stderr, succeed};
+use crate::common::{refuse, run, stderr, succeed};
 
 /// Rows of two columns, roughly normal, moved by `shift`; a third column holds weights.
 fn draws(rows: usize, shift: f64, seed: u64) -> String {

@@ -3,14 +3,13 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
+use crate::common;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::{SMALL, brenier, folder, run, signal, stderr, stdout, succeed, wait_until};
+use crate::common::{SMALL, brenier, folder, run, signal, stderr, stdout, succeed, wait_until};
 
 #[test]
 fn runs_and_threads_do_not_change_a_bit() {

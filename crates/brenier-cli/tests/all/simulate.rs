@@ -3,13 +3,11 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-use common::{brenier, listing, numbers, refuse, signal, stderr, succeed, wait_until};
+use crate::common::{brenier, listing, numbers, refuse, signal, stderr, succeed, wait_until};
 use tempfile::TempDir;
 
 /// The example in the repository.

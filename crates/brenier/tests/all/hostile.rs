@@ -5,7 +5,7 @@
 
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used)]
 
-#[path = "../../../fuzz/src/readers.rs"]
+#[path = "../../../../fuzz/src/readers.rs"]
 mod readers;
 
 use std::path::Path;

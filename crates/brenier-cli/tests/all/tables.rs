@@ -2,14 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use common::{SMALL, brenier, folder, refuse, run, stderr, stdout, succeed, table};
+use crate::common::{SMALL, brenier, folder, refuse, run, stderr, stdout, succeed, table};
 
 /// Runs a line of bash in which $B is the program.
 fn bash(folder: &Path, line: &str) -> std::process::Output {

@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::fs;
 use std::process::Stdio;
 
-use common::{brenier, folder, refuse, run, stderr, succeed, table, wait_until};
+use crate::common::{brenier, folder, refuse, run, stderr, succeed, table, wait_until};
 
 const SPACE: &str = "[network]\nfeature_width = [4, 8]\n[train]\nlearning_rate = [0.01, 0.02, 0.005]\n";
 const SEARCH: &str = "tune data.csv --target x1,x2 --given y1..y2 --space space.toml --trials 5 --pilot-epochs 3 \

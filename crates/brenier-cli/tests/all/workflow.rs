@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::fs;
 use std::io::Read as _;
 use std::process::Stdio;
 
-use common::{SMALL, brenier, folder, listing, numbers, refuse, run, stderr, stdout, succeed};
+use crate::common::{SMALL, brenier, folder, listing, numbers, refuse, run, stderr, stdout, succeed};
 
 #[test]
 fn fit_sample_density_mode_and_info_agree_with_each_other() {

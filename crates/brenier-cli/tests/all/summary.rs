@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::fs;
 
-use common::{SMALL, folder, numbers, refuse, run, succeed};
+use crate::common::{SMALL, folder, numbers, refuse, run, succeed};
 
 #[test]
 fn a_summary_is_that_of_the_draws() {

@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{SMALL, folder, listing, refuse, succeed};
+use crate::common::{SMALL, folder, listing, refuse, succeed};
 
 /// Everything in a folder, to the byte.
 fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {

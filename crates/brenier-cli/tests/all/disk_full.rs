@@ -4,15 +4,13 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{SMALL, folder, stderr, succeed};
+use crate::common::{SMALL, folder, stderr, succeed};
 
 /// Runs the words of `line` where no file may grow beyond `blocks` blocks of 512 or 1024 bytes.
 fn limited(folder: &Path, blocks: u32, line: &str) -> Output {

@@ -2,13 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
+use crate::common;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use common::{SMALL, folder, refuse, run, stderr, succeed, table};
+use crate::common::{SMALL, folder, refuse, run, stderr, succeed, table};
 
 /// A small model and a held-out table of other rows.
 fn with_model() -> tempfile::TempDir {

@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 
-use common::{folder, listing, numbers, refuse, run, stderr, stdout, succeed, table};
+use crate::common::{folder, listing, numbers, refuse, run, stderr, stdout, succeed, table};
 
 #[test]
 fn prepare_leaves_out_named_and_repeating_columns() {

@@ -1,0 +1,18 @@
+//! All tests of the command, in one program: it is linked once.
+
+mod check;
+mod common;
+mod compare;
+mod data;
+mod disk_full;
+mod files;
+mod grammar;
+mod kill;
+mod mistakes;
+mod plot;
+mod reproducible;
+mod simulate;
+mod summary;
+mod tables;
+mod tune;
+mod workflow;
