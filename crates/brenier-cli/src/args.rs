@@ -477,6 +477,7 @@ impl TuneFlags {
             finalists: self.finalists,
             repeats: self.repeats,
             exact: self.exact_protocol,
+            minutes: None,
         }
     }
 }

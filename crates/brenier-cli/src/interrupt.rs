@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use brenier::StopToken;
+
 use crate::failure::{Failure, INTERRUPTED};
 use crate::output;
 
@@ -9,12 +11,12 @@ use crate::output;
 static STOP: AtomicBool = AtomicBool::new(false);
 
 /// Lets the first signal end the training with its best model, and a second Ctrl-C end the program.
-pub(crate) fn stop_on_interrupt() -> Result<&'static AtomicBool, Failure> {
+pub(crate) fn stop_on_interrupt() -> Result<StopToken, Failure> {
     stop_on_interrupt_saying("stopping: the best model so far will be saved (press Ctrl-C again to abort)")
 }
 
 /// Lets the first Ctrl-C, SIGTERM or SIGHUP set the flag and say `news`, and a second Ctrl-C end the program.
-pub(crate) fn stop_on_interrupt_saying(news: &'static str) -> Result<&'static AtomicBool, Failure> {
+pub(crate) fn stop_on_interrupt_saying(news: &'static str) -> Result<StopToken, Failure> {
     watch(move |ctrl_c| {
         if !STOP.swap(true, Ordering::Relaxed) {
             output::note(&format!("\n{news}"));
@@ -23,7 +25,7 @@ pub(crate) fn stop_on_interrupt_saying(news: &'static str) -> Result<&'static At
         }
     })
     .map_err(|error| Failure::Usage(format!("cannot watch for Ctrl-C: {error}")))?;
-    Ok(&STOP)
+    Ok(StopToken::from_static(&STOP))
 }
 
 /// Calls `heard` at every signal, with whether it is Ctrl-C.

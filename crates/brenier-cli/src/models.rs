@@ -1,9 +1,9 @@
 //! From the flags of `simulate` and `abc` to a simulator.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use brenier::StopToken;
 use brenier::simulate::{Prior, PriorBlock, Program, ProgramControl, ProgramSettings, Simulator, built_in};
 
 use crate::check_args::SimulatorArguments;
@@ -20,7 +20,7 @@ pub(crate) enum Model {
 
 impl Model {
     /// What the flags name; a program is started.
-    pub(crate) fn start(flags: &ModelArguments, stop: &'static AtomicBool) -> Result<Self, Failure> {
+    pub(crate) fn start(flags: &ModelArguments, stop: &StopToken) -> Result<Self, Failure> {
         if let (Some(command), Some(prior)) = (&flags.command, &flags.prior) {
             let settings = ProgramSettings {
                 command: command.clone(),
@@ -28,7 +28,7 @@ impl Model {
                 start_timeout: time("--start-timeout", flags.start_timeout)?,
                 retries: flags.retries,
             };
-            return Self::program(settings, Prior::read(prior)?, Some(stop));
+            return Self::program(settings, Prior::read(prior)?, Some(stop.clone()));
         }
         match flags.model.as_deref().and_then(built_in) {
             Some(model) => Ok(Self::BuiltIn(model)),
@@ -66,11 +66,7 @@ impl Model {
     }
 
     /// A program that is started, and whose silence the user hears of.
-    fn program(
-        settings: ProgramSettings,
-        prior: Prior,
-        stop: Option<&'static AtomicBool>,
-    ) -> Result<Self, Failure> {
+    fn program(settings: ProgramSettings, prior: Prior, stop: Option<StopToken>) -> Result<Self, Failure> {
         let control = ProgramControl { stop, notice: Box::new(output::warning), ..ProgramControl::default() };
         Ok(Self::Program(Box::new(Program::start(settings, prior, control)?)))
     }

@@ -7,8 +7,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use brenier::Error;
-use brenier::train::{Event, Observer, Progress};
+use brenier::train::{Progress, TrainEvent};
+use brenier::{Error, Event, Observer};
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output;
@@ -22,8 +22,8 @@ const LISTED: usize = 8;
 pub(crate) struct FanOut(pub(crate) Vec<Box<dyn Observer>>);
 
 impl Observer for FanOut {
-    fn event(&mut self, event: &Event) {
-        self.0.iter_mut().for_each(|observer| observer.event(event));
+    fn event(&mut self, event: &Event) -> Result<(), Error> {
+        self.0.iter_mut().try_for_each(|observer| observer.event(event))
     }
 
     fn stepped(&mut self, step: u64) {
@@ -102,8 +102,8 @@ fn figures(progress: &Progress) -> String {
 }
 
 /// The first line of a run, or of a block of a joint map.
-fn opening(event: &Event) -> Option<String> {
-    if let Event::Block { number, of, columns, conditional } = event {
+fn opening(event: &TrainEvent) -> Option<String> {
+    if let TrainEvent::Block { number, of, columns, conditional } = event {
         let names = match columns.as_slice() {
             [first, .., last] if columns.len() > LISTED => format!("{first} … {last} ({})", columns.len()),
             all => all.join(", "),
@@ -112,15 +112,19 @@ fn opening(event: &Event) -> Option<String> {
         return Some(format!("block {number} of {of}: {names}{given}"));
     }
     match event {
-        Event::Members { of } => return Some(format!("training {of} members side by side, one thread each")),
-        Event::Member { number, of, best_valid_nll } => {
+        TrainEvent::Members { of } => {
+            return Some(format!("training {of} members side by side, one thread each"));
+        }
+        TrainEvent::Member { number, of, best_valid_nll } => {
             return Some(format!(
                 "member {number} of {of}: validation NLL {best_valid_nll:.4} (standardised)"
             ));
         }
         _ => {}
     }
-    let Event::Started { train_rows, valid_rows, parameters, resumed_at, .. } = event else { return None };
+    let TrainEvent::Started { train_rows, valid_rows, parameters, resumed_at, .. } = event else {
+        return None;
+    };
     let resumed = match resumed_at {
         0 => String::new(),
         step => format!(", resumed at step {step}"),
@@ -134,14 +138,16 @@ fn opening(event: &Event) -> Option<String> {
 struct Quiet;
 
 impl Observer for Quiet {
-    fn event(&mut self, event: &Event) {
+    fn event(&mut self, event: &Event) -> Result<(), Error> {
+        let Event::Train(event) = event else { return Ok(()) };
         match event {
-            Event::Recovered { step, cause, learning_rate } => {
+            TrainEvent::Recovered { step, cause, learning_rate } => {
                 output::warning(&recovery(*step, cause, *learning_rate));
             }
-            Event::Warning { text } => output::warning(text),
+            TrainEvent::Warning { text } => output::warning(text),
             _ => {}
         }
+        Ok(())
     }
 }
 
@@ -151,12 +157,13 @@ struct Lines {
 }
 
 impl Observer for Lines {
-    fn event(&mut self, event: &Event) {
+    fn event(&mut self, event: &Event) -> Result<(), Error> {
+        let Event::Train(event) = event else { return Ok(()) };
         if let Some(text) = opening(event) {
             output::note(&text);
         }
         match event {
-            Event::Validated(progress) => {
+            TrainEvent::Validated(progress) => {
                 let due = |last: Instant| last.elapsed() >= Duration::from_secs(LINE_SECONDS);
                 if self.last.is_none_or(due) {
                     self.last = Some(Instant::now());
@@ -167,12 +174,13 @@ impl Observer for Lines {
                     ));
                 }
             }
-            Event::Recovered { step, cause, learning_rate } => {
+            TrainEvent::Recovered { step, cause, learning_rate } => {
                 output::warning(&recovery(*step, cause, *learning_rate));
             }
-            Event::Warning { text } => output::warning(text),
+            TrainEvent::Warning { text } => output::warning(text),
             _ => {}
         }
+        Ok(())
     }
 }
 
@@ -206,12 +214,13 @@ impl Bar {
 }
 
 impl Observer for Bar {
-    fn event(&mut self, event: &Event) {
+    fn event(&mut self, event: &Event) -> Result<(), Error> {
+        let Event::Train(event) = event else { return Ok(()) };
         if let Some(text) = opening(event) {
             self.bar.println(text);
         }
         match event {
-            Event::Started { resumed_at, max_steps, .. } => {
+            TrainEvent::Started { resumed_at, max_steps, .. } => {
                 self.started = Instant::now();
                 self.steps = (*resumed_at, *max_steps);
                 self.bar.reset();
@@ -219,7 +228,7 @@ impl Observer for Bar {
                 self.bar.set_position(*resumed_at);
                 self.bar.enable_steady_tick(Duration::from_millis(250));
             }
-            Event::Validated(progress) => {
+            TrainEvent::Validated(progress) => {
                 let left = match self.time_left(progress.step) {
                     Some(left) => format!(" <{:#}", HumanDuration(left)),
                     None => String::new(),
@@ -227,13 +236,14 @@ impl Observer for Bar {
                 let elapsed = HumanDuration(self.started.elapsed());
                 self.bar.set_message(format!("{} {elapsed:#}{left}", figures(progress)));
             }
-            Event::Recovered { step, cause, learning_rate } => {
+            TrainEvent::Recovered { step, cause, learning_rate } => {
                 self.bar.println(format!("warning: {}", recovery(*step, cause, *learning_rate)));
             }
-            Event::Warning { text } => self.bar.suspend(|| output::warning(text)),
-            Event::Finished { .. } => self.bar.finish_and_clear(),
+            TrainEvent::Warning { text } => self.bar.suspend(|| output::warning(text)),
+            TrainEvent::Finished { .. } => self.bar.finish_and_clear(),
             _ => {}
         }
+        Ok(())
     }
 
     fn stepped(&mut self, step: u64) {
@@ -284,7 +294,8 @@ impl JsonLog {
 }
 
 impl Observer for JsonLog {
-    fn event(&mut self, event: &Event) {
+    fn event(&mut self, event: &Event) -> Result<(), Error> {
         self.write(event);
+        Ok(())
     }
 }

@@ -7,15 +7,14 @@
 //! usage: cargo bench --bench sampling [-- pcp-map | cot-flow] [--threads 2] [--repeats 40]
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use brenier::data::Table;
 use brenier::map::Method;
 use brenier::map::SampleSettings;
 use brenier::map::cot::{CotMap, CotSettings, CotShape};
-use brenier::train::{Silent, TrainSettings};
-use brenier::{FitControl, FitSettings, fit};
+use brenier::train::TrainSettings;
+use brenier::{FitSettings, Run, fit};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
@@ -99,10 +98,8 @@ fn newton(pool: &rayon::ThreadPool, threads: usize, repeats: u64) {
         train: TrainSettings { batch_size: Some(256), epochs: 10, ..Default::default() },
         ..Default::default()
     };
-    let stop = AtomicBool::new(false);
     let table = Table::new(names, values).unwrap();
-    let control = FitControl { observer: &mut Silent, stop: &stop, checkpoint: None };
-    let posterior = pool.install(|| fit(&table, &settings, control)).unwrap().posterior;
+    let posterior = pool.install(|| fit(&table, &settings, Run::silent())).unwrap().posterior;
     let observation = statistics(&[0.5, -0.8, 0.3, 1.0], &mut rng);
     for tolerance in [1e-6, 1e-10, 1e-3] {
         let inverse = SampleSettings { tolerance: Some(tolerance), ..Default::default() };

@@ -6,11 +6,10 @@
 //! the program needs when others use the machine too.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use brenier::simulate::{MODELS, Outcome, SimulateControl, SimulateSettings, built_in, run};
-use brenier::train::Silent;
+use brenier::Run;
+use brenier::simulate::{MODELS, Outcome, SimulateSettings, built_in, run};
 
 /// Processor seconds of this process so far; clock ticks are hundredths.
 fn processor_seconds() -> Option<f64> {
@@ -33,11 +32,8 @@ fn main() {
         let mut abandoned = 0;
         for seed in 0..option("--repeats", 9) {
             let settings = SimulateSettings { rows, seed, shard: None };
-            let stop = AtomicBool::new(false);
             let (start, used) = (Instant::now(), processor_seconds());
-            let control =
-                SimulateControl { observer: &mut Silent, stop: &stop, journal: None, parameters: None };
-            let outcome = pool.install(|| run(model.as_ref(), &settings, control)).unwrap();
+            let outcome = pool.install(|| run(model.as_ref(), &settings, None, Run::silent())).unwrap();
             clock.push(rows as f64 / start.elapsed().as_secs_f64());
             if let (Some(before), Some(after)) = (used, processor_seconds()) {
                 processor.push(rows as f64 / (after - before).max(0.01) * threads as f64);

@@ -5,14 +5,12 @@
 //! usage: cargo run --release --example hard_draws [-- --draws 1000000] [four-modes two-moons ring funnel spiral]
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use brenier::data::Table;
 use brenier::map::SampleSettings;
 use brenier::map::pcp::{InverseSettings, Precision, Solver};
-use brenier::train::Silent;
-use brenier::{FitControl, FitSettings, Posterior, fit};
+use brenier::{FitSettings, Posterior, Run, fit};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
@@ -77,9 +75,7 @@ fn main() {
             given: Some("y1,y2".parse().unwrap()),
             ..Default::default()
         };
-        let stop = AtomicBool::new(false);
-        let control = FitControl { observer: &mut Silent, stop: &stop, checkpoint: None };
-        let model = fit(&table, &settings, control).unwrap().posterior;
+        let model = fit(&table, &settings, Run::silent()).unwrap().posterior;
         for (solver, precision) in [
             (Solver::Newton, Precision::Mixed),
             (Solver::Newton, Precision::Double),

@@ -4,8 +4,8 @@
 
 #![allow(clippy::print_stdout)]
 
-use brenier::train::{Event, Observer};
-use brenier::{Fit, StopToken};
+use brenier::train::TrainEvent;
+use brenier::{Event, Fit, Observer, Result, StopToken};
 
 /// Prints validations and stops the training at the first loss below a goal.
 struct Watch {
@@ -14,21 +14,22 @@ struct Watch {
 }
 
 impl Observer for Watch {
-    fn event(&mut self, event: &Event) {
+    fn event(&mut self, event: &Event) -> Result<()> {
         match event {
-            Event::Validated(progress) => {
+            Event::Train(TrainEvent::Validated(progress)) => {
                 println!("step {:5}: validation NLL {:.3}", progress.step, progress.valid_nll);
                 if progress.valid_nll < self.goal {
                     self.stop.stop();
                 }
             }
-            Event::Warning { text } => println!("warning: {text}"),
+            Event::Train(TrainEvent::Warning { text }) => println!("warning: {text}"),
             _ => {}
         }
+        Ok(())
     }
 }
 
-fn main() -> brenier::Result<()> {
+fn main() -> Result<()> {
     let stop = StopToken::new();
     let mut watch = Watch { goal: 2.4, stop: stop.clone() };
     let table = brenier::demo::simulate(3000, 0);

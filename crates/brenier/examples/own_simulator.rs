@@ -4,11 +4,8 @@
 
 #![allow(clippy::print_stdout)]
 
-use brenier::simulate::{
-    Attempt, Outcome, Prior, PriorBlock, SimulateControl, SimulateSettings, Simulator, Stream, run,
-};
-use brenier::train::Silent;
-use brenier::{Fit, Result, StopToken};
+use brenier::simulate::{Attempt, Outcome, Prior, PriorBlock, SimulateSettings, Simulator, Stream, run};
+use brenier::{Fit, Result, Run};
 use rand::RngExt;
 
 /// A queue: customers arrive at one rate and are served at another; seen are the mean and the longest queue.
@@ -52,10 +49,10 @@ impl Simulator for Queue {
 }
 
 fn main() -> Result<()> {
-    let (stop, settings) = (StopToken::new(), SimulateSettings { rows: 3000, seed: 1, ..Default::default() });
-    let control =
-        SimulateControl { observer: &mut Silent, stop: stop.flag(), journal: None, parameters: None };
-    let Outcome::Complete(simulated) = run(&Queue::new()?, &settings, control)? else { return Ok(()) };
+    let settings = SimulateSettings { rows: 3000, seed: 1, ..Default::default() };
+    let Outcome::Complete(simulated) = run(&Queue::new()?, &settings, None, Run::silent())? else {
+        return Ok(());
+    };
     let posterior = Fit::of("arrival,service").given("rest").epochs(15).run(&simulated.table)?;
     print!("{}", posterior.at(&[2.5, 8.5])?.sample(1000)?);
     Ok(())

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 
 use sha2::{Digest, Sha256};
 
-pub use builder::{Fit, StopToken};
+pub use builder::Fit;
 pub use prepared::Prepared;
 pub(crate) use prepared::split;
 use prepared::{Block, marginal_settings};
@@ -21,19 +21,9 @@ use crate::data::{Encoding, Table, discard};
 use crate::map::method::{Problem, Training};
 use crate::map::{BASELINE, TransportMap};
 use crate::posterior::{Baseline, Header, Member, Mixture, Posterior, TrainingSummary};
-use crate::train::{Checkpoint, Control, Event, Observer, Outcome, Progress, Silent, Stop, TrainSettings};
+use crate::train::{Outcome, Progress, Stop, TrainEvent, TrainSettings};
 use crate::tune::side_by_side;
-use crate::{Error, Result};
-
-/// What surrounds a fit.
-pub struct FitControl<'a> {
-    /// Receives the training's events.
-    pub observer: &'a mut dyn Observer,
-    /// Set from elsewhere to end the training with the best weights so far.
-    pub stop: &'a AtomicBool,
-    /// Where the state is saved (its `identity` is filled in), if anywhere.
-    pub checkpoint: Option<Checkpoint>,
-}
+use crate::{Error, Result, Run};
 
 /// A trained posterior and what a user should know about the table.
 pub struct Fitted {
@@ -48,8 +38,8 @@ pub struct Fitted {
 
 /// Fits a map to `table`, whose columns are looked up by the settings' selections, with validation rows chosen by
 /// the seed.
-pub fn fit(table: &Table, settings: &FitSettings, control: FitControl<'_>) -> Result<Fitted> {
-    Prepared::new(table, settings)?.fit(settings, control)
+pub fn fit(table: &Table, settings: &FitSettings, run: Run<'_>) -> Result<Fitted> {
+    Prepared::new(table, settings)?.fit(settings, run)
 }
 
 /// As [`fit()`], with the rows (from 0) to train on and to validate with given; other rows are not learned from.
@@ -58,14 +48,14 @@ pub fn fit_split(
     train_rows: &[u32],
     valid_rows: &[u32],
     settings: &FitSettings,
-    control: FitControl<'_>,
+    run: Run<'_>,
 ) -> Result<Fitted> {
-    Prepared::with_split(table, train_rows, valid_rows, settings)?.fit(settings, control)
+    Prepared::with_split(table, train_rows, valid_rows, settings)?.fit(settings, run)
 }
 
 impl Prepared {
     /// Trains with `settings`, of which everything that decides the preparation must be as it was.
-    pub fn fit(&self, settings: &FitSettings, control: FitControl<'_>) -> Result<Fitted> {
+    pub fn fit(&self, settings: &FitSettings, mut run: Run<'_>) -> Result<Fitted> {
         settings.validate()?;
         if !self.serves(settings) {
             return Err(Error::setting(
@@ -74,23 +64,23 @@ impl Prepared {
             ));
         }
         let settings = &FitSettings { support: self.support.clone(), ..settings.clone() };
-        let Some(marginal) = &self.marginal else { return self.own.fit(settings, control) };
+        let Some(marginal) = &self.marginal else { return self.own.fit(settings, run) };
         let half = |minutes: Option<f64>| minutes.map(|minutes| 0.5 * minutes);
         let train = TrainSettings { minutes: half(settings.train.minutes), ..settings.train.clone() };
         let settings = FitSettings { train, ..settings.clone() };
-        let plan = control.checkpoint.as_ref().map(|plan| kept_beside(plan, ".given"));
-        let kept = plan.as_ref().map(|plan| plan.path.clone());
-        let block = |number: usize, columns: &[String]| Event::Block {
+        let journal = run.plan().map(|plan| plan.part(".given"));
+        let kept = journal.as_ref().map(|journal| journal.path.clone());
+        let block = |number: usize, columns: &[String]| TrainEvent::Block {
             number,
             of: 2,
             columns: columns.to_vec(),
             conditional: number == 2,
         };
-        control.observer.event(&block(1, &self.own.given_names));
-        let first = FitControl { observer: &mut *control.observer, stop: control.stop, checkpoint: plan };
-        let marginal = marginal.fit(&marginal_settings(&settings, &self.own.given_names), first)?;
-        control.observer.event(&block(2, &self.own.target_names));
-        let mut fitted = self.own.fit(&settings, control)?;
+        run.tell(block(1, &self.own.given_names))?;
+        let marginal =
+            marginal.fit(&marginal_settings(&settings, &self.own.given_names), run.part(journal))?;
+        run.tell(block(2, &self.own.target_names))?;
+        let mut fitted = self.own.fit(&settings, run)?;
         fitted.warnings.splice(0..0, marginal.warnings);
         let ended = |posterior: &Posterior| !posterior.header().training.stop.is_resumable();
         if ended(&marginal.posterior) && ended(&fitted.posterior) {
@@ -105,13 +95,6 @@ impl Prepared {
     }
 }
 
-/// A plan for a part of a fit, whose state is kept until the whole has ended.
-fn kept_beside(plan: &Checkpoint, ending: &str) -> Checkpoint {
-    let mut path = plan.path.as_os_str().to_owned();
-    path.push(ending);
-    Checkpoint { path: path.into(), keep: true, ..plan.clone() }
-}
-
 /// What the training of one member came to.
 struct Trained {
     map: Arc<dyn TransportMap>,
@@ -120,24 +103,26 @@ struct Trained {
 
 impl Block {
     /// Fits π(target | given), or the density of the target where nothing is given.
-    fn fit(&self, settings: &FitSettings, control: FitControl<'_>) -> Result<Fitted> {
+    fn fit(&self, settings: &FitSettings, mut run: Run<'_>) -> Result<Fitted> {
         let (target, given) = (self.target_names.len(), self.given_names.len());
         let (train_rows, valid_rows) = (self.splits[0].0.len(), self.splits[0].1.len());
         let settings = &settings.resolved(Problem { target, given, rows: train_rows });
         let mut warnings = warnings::of_sizes(settings, train_rows, valid_rows, given);
         warnings.extend(self.warnings.iter().cloned());
-        let FitControl { observer, stop, checkpoint } = control;
         // What is wrong with the table should be known before hours are spent on it.
-        warnings.iter().for_each(|text| observer.event(&Event::Warning { text: text.clone() }));
+        for text in &warnings {
+            run.tell(TrainEvent::Warning { text: text.clone() })?;
+        }
+        let journal = run.plan().cloned();
         let trained = match self.splits.len() {
-            1 => vec![self.train(0, settings, FitControl { observer: &mut *observer, stop, checkpoint })?],
-            _ => self.train_members(settings, FitControl { observer: &mut *observer, stop, checkpoint })?,
+            1 => vec![self.train(0, settings, run.part(journal))?],
+            _ => self.train_members(settings, run.part(journal))?,
         };
         if trained.iter().any(|member| member.outcome.stop == Stop::Diverged) {
             let text = "the training loss repeatedly became NaN or infinite; the best weights before that were kept \
                         (a lower learning rate or a robust scaling may help)"
                 .to_owned();
-            observer.event(&Event::Warning { text: text.clone() });
+            run.tell(TrainEvent::Warning { text: text.clone() })?;
             warnings.push(text);
         }
         let validated = trained.iter().all(|member| member.outcome.validated);
@@ -195,14 +180,14 @@ impl Block {
         }
         let method = BASELINE.defaults();
         let (train_rows, valid_rows) = &self.splits[0];
-        let never = AtomicBool::new(false);
         let fitted = method.spec().train(Training {
             data: &self.data,
             train_rows,
             valid_rows,
             settings: &settings.train,
             seed: settings.seed,
-            control: Control { observer: &mut Silent, stop: &never, checkpoint: None },
+            identity: "",
+            run: Run::silent(),
         });
         match fitted {
             Ok((map, outcome)) => Ok(Some((Baseline { method, valid_nll: outcome.best_valid_nll }, map))),
@@ -212,52 +197,51 @@ impl Block {
     }
 
     /// Trains the members of an ensemble side by side, one thread each.
-    fn train_members(&self, settings: &FitSettings, control: FitControl<'_>) -> Result<Vec<Trained>> {
-        let FitControl { observer, stop, checkpoint } = control;
+    fn train_members(&self, settings: &FitSettings, mut run: Run<'_>) -> Result<Vec<Trained>> {
         let of = self.splits.len();
-        let plan = |number: usize| {
-            checkpoint.as_ref().map(|plan| kept_beside(plan, &format!(".member-{}", number + 1)))
-        };
+        let (stop, journal) = (run.token().clone(), run.plan().cloned());
+        let part =
+            |number: usize| journal.as_ref().map(|journal| journal.part(&format!(".member-{}", number + 1)));
         let jobs: Vec<usize> = (0..of).collect();
         let mut found: Vec<Option<Trained>> = jobs.iter().map(|_| None).collect();
         let abandoned = AtomicBool::new(false);
-        observer.event(&Event::Members { of });
+        run.tell(TrainEvent::Members { of })?;
         side_by_side(
             rayon::current_num_threads(),
             &abandoned,
             &jobs,
             |&number| {
-                let control = FitControl { observer: &mut Silent, stop, checkpoint: plan(number) };
-                self.train(number, settings, control).map(|trained| (number, trained))
+                let run = Run::silent().stop(&stop).journal(part(number));
+                self.train(number, settings, run).map(|trained| (number, trained))
             },
             |result| {
                 let (number, trained) = result?;
                 let best_valid_nll = trained.outcome.best_valid_nll;
-                observer.event(&Event::Member { number: number + 1, of, best_valid_nll });
+                run.tell(TrainEvent::Member { number: number + 1, of, best_valid_nll })?;
                 found[number] = Some(trained);
                 Ok(())
             },
         )?;
         let trained: Vec<Trained> = found.into_iter().flatten().collect();
         if trained.iter().all(|member| !member.outcome.stop.is_resumable()) {
-            (0..of).filter_map(plan).for_each(|plan| discard(&plan.path));
+            (0..of).filter_map(part).for_each(|journal| discard(&journal.path));
         }
         Ok(trained)
     }
 
     /// Trains one member.
-    fn train(&self, number: usize, settings: &FitSettings, control: FitControl<'_>) -> Result<Trained> {
+    fn train(&self, number: usize, settings: &FitSettings, mut run: Run<'_>) -> Result<Trained> {
         let (train_rows, valid_rows) = &self.splits[number];
         let seed = settings.seed.wrapping_add(number as u64);
-        let identity = self.identity(settings, number);
-        let checkpoint = control.checkpoint.map(|plan| Checkpoint { identity, ..plan });
+        let (identity, journal) = (self.identity(settings, number), run.plan().cloned());
         let (map, outcome) = settings.method.spec().train(Training {
             data: &self.data,
             train_rows,
             valid_rows,
             settings: &settings.train,
             seed,
-            control: Control { observer: control.observer, stop: control.stop, checkpoint },
+            identity: &identity,
+            run: run.part(journal),
         })?;
         Ok(Trained { map, outcome })
     }

@@ -32,6 +32,7 @@ mod error;
 mod fit;
 mod kernel;
 mod posterior;
+mod run;
 
 pub mod abc;
 pub mod check;
@@ -49,13 +50,14 @@ pub mod transform;
 pub mod tune;
 
 pub use error::{Error, Result};
-pub use fit::{Fit, FitControl, FitSettings, Fitted, Prepared, StopToken, fit, fit_split};
+pub use fit::{Fit, FitSettings, Fitted, Prepared, fit, fit_split};
 pub use kernel::Real;
 pub use posterior::{
     At, Baseline, Distance, Draws, Header, JointDraws, JointLogDensities, LogDensities, Member, Mode,
     ModeSettings, Observed, Posterior, ScoredRows, StepError, Straightness, Summaries, TrainingScores,
     TrainingSummary, Units,
 };
+pub use run::{Event, Journal, Observer, Run, Silent, StopToken};
 
 /// The README's example must compile.
 #[cfg(doctest)]

@@ -5,13 +5,12 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use brenier::Error;
 use brenier::abc::{
-    AbcCheckpoint, AbcControl, AbcEvent, AbcMethod, AbcObserver, AbcOutcome, AbcSettings, AbcStop,
-    Population, Round, run as search,
+    AbcEvent, AbcMethod, AbcOutcome, AbcSettings, AbcStop, Population, Round, remove_journal, run as search,
 };
 use brenier::data::{self, Encoding, Output, ReadOptions};
 use brenier::simulate::Prior;
+use brenier::{Error, Event, Journal, Observer, Run};
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::failure::Failure;
@@ -39,7 +38,7 @@ pub(crate) fn run(arguments: &AbcArguments) -> Result<(), Failure> {
     let stop = stop_on_interrupt_saying(
         "stopping: the last finished round will be written (press Ctrl-C again to abort)",
     )?;
-    let model = Model::start(&arguments.model, stop)?;
+    let model = Model::start(&arguments.model, &stop)?;
     let simulator = model.simulator();
     let observed = observation(
         &arguments.observed,
@@ -64,7 +63,7 @@ pub(crate) fn run(arguments: &AbcArguments) -> Result<(), Failure> {
             } else {
                 set_aside(&pilot, arguments.resume, output::quiet())?;
             }
-            Some(AbcCheckpoint { path, every, resume: arguments.resume })
+            Some(Journal { path, every, resume: arguments.resume, keep: false })
         }
         _ => None,
     };
@@ -73,16 +72,15 @@ pub(crate) fn run(arguments: &AbcArguments) -> Result<(), Failure> {
     if let Some(path) = &arguments.log {
         screen.log = Some(JsonLog::create(path, arguments.resume)?);
     }
-    let control =
-        AbcControl { observer: &mut screen, stop, checkpoint: checkpoint.clone(), scale: scale.as_ref() };
-    let outcome = search(simulator, &observed, &settings, control);
+    let run = Run::observed(&mut screen).stop(&stop).journal(checkpoint.clone());
+    let outcome = search(simulator, &observed, &settings, scale.as_ref(), run);
     drop(screen);
     model.tell_restarts();
     // What was kept is of no use when the model or the program is wrong.
     if let (Err(Error::Domain(_) | Error::Numerical(_)), Some(plan), false) =
         (&outcome, &checkpoint, arguments.resume)
     {
-        plan.remove();
+        remove_journal(plan);
     }
     let outcome = outcome?;
     outcome.warnings.iter().for_each(|text| output::warning(text));
@@ -99,7 +97,7 @@ pub(crate) fn run(arguments: &AbcArguments) -> Result<(), Failure> {
     };
     data::write(&target, &population.to_table(simulator.prior())?)?;
     if let (Some(plan), None) = (&checkpoint, kept) {
-        plan.remove();
+        remove_journal(plan);
     }
     if settings.method == AbcMethod::Rejection && population.len() < settings.particles {
         output::warning(&format!("{} particles instead of {}", population.len(), settings.particles));
@@ -219,8 +217,9 @@ fn line(round: &Round) -> String {
     )
 }
 
-impl AbcObserver for Screen {
-    fn event(&mut self, event: &AbcEvent) {
+impl Observer for Screen {
+    fn event(&mut self, event: &Event) -> Result<(), Error> {
+        let Event::Abc(event) = event else { return Ok(()) };
         if let Some(log) = &mut self.log {
             // The pilot and the batches are too many for a log.
             if !matches!(event, AbcEvent::Pilot { .. } | AbcEvent::Progress { .. }) {
@@ -228,7 +227,7 @@ impl AbcObserver for Screen {
             }
         }
         if self.quiet {
-            return;
+            return Ok(());
         }
         match event {
             AbcEvent::Started { resumed_rounds, .. } => {
@@ -256,6 +255,7 @@ impl AbcObserver for Screen {
             }
             AbcEvent::Round(round) => self.say(&line(round)),
         }
+        Ok(())
     }
 }
 

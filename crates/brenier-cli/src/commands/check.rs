@@ -4,12 +4,10 @@ use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use brenier::check::{
-    Check, CheckControl, CheckEvent, CheckObserver, Severity, Stage, Trust, check, quantity_name,
-};
+use brenier::check::{Against, Check, CheckEvent, Severity, Stage, Trust, check, quantity_name};
 use brenier::data::Table;
 use brenier::diagnose::Calibration;
-use brenier::{Error, Posterior};
+use brenier::{Error, Event, Observer, Posterior, Run};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::check_args::{CheckArguments, CheckingArguments};
@@ -58,13 +56,9 @@ impl Checked {
             observations::columns(&arguments.table, &arguments.tables.options(), &names, model.encoding())?;
         let simulator = Model::for_posterior(&arguments.simulator, model.target_names())?;
         let mut screen = Screen::new(output::quiet());
-        let control = CheckControl {
-            observer: &mut screen,
-            simulator: simulator.as_ref().map(Model::simulator),
-            others: &others,
-        };
+        let against = Against { simulator: simulator.as_ref().map(Model::simulator), others: &others };
         let named = |error| Failure::from(error).of_table(&arguments.table);
-        let found = check(&model, &table, &settings, control).map_err(named)?;
+        let found = check(&model, &table, &settings, against, Run::observed(&mut screen)).map_err(named)?;
         drop(screen);
         simulator.iter().for_each(Model::tell_restarts);
         Ok(Self { model, table, simulator, found })
@@ -92,8 +86,9 @@ impl Screen {
     }
 }
 
-impl CheckObserver for Screen {
-    fn event(&mut self, event: &CheckEvent) {
+impl Observer for Screen {
+    fn event(&mut self, event: &Event) -> Result<(), Error> {
+        let Event::Check(event) = event else { return Ok(()) };
         match *event {
             CheckEvent::Started { stage, of } => {
                 let name = match stage {
@@ -119,6 +114,7 @@ impl CheckObserver for Screen {
                 }
             }
         }
+        Ok(())
     }
 }
 

@@ -7,6 +7,7 @@ use brenier::data::{
     self, FetchEvent, FetchSettings, Fetched, Output, Selection, Split, Table, UciSet, correlated_columns,
     uci_sets,
 };
+use brenier::{Event, Run};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::info::listed;
@@ -49,18 +50,23 @@ pub(crate) fn fetch_sets(
     let _lock = Lock::folder(dir)?;
     for set in sets {
         let bar = bar(quiet, set.name);
-        let fetched = data::fetch_uci(set, dir, &settings, &mut |event| match event {
-            FetchEvent::Started { have, total, .. } => {
-                if let Some(total) = total {
-                    bar.set_length(total);
+        let mut observer = |event: &Event| {
+            match event {
+                Event::Fetch(FetchEvent::Started { have, total, .. }) => {
+                    if let Some(total) = total {
+                        bar.set_length(*total);
+                    }
+                    bar.set_position(*have);
                 }
-                bar.set_position(have);
+                Event::Fetch(FetchEvent::Received { bytes }) => bar.set_position(*bytes),
+                Event::Fetch(FetchEvent::Failed { problem }) => {
+                    bar.suspend(|| output::warning(&format!("{}: {problem}", set.name)));
+                }
+                _ => {}
             }
-            FetchEvent::Received(bytes) => bar.set_position(bytes),
-            FetchEvent::Failed(problem) => {
-                bar.suspend(|| output::warning(&format!("{}: {problem}", set.name)));
-            }
-        });
+            Ok(())
+        };
+        let fetched = data::fetch_uci(set, dir, &settings, Run::observed(&mut observer));
         bar.finish_and_clear();
         let what = match fetched? {
             Fetched::Present => "was there already",

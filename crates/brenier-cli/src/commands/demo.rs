@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Instant;
 
-use brenier::check::{Check, CheckControl, CheckSettings, Predictive, check};
+use brenier::check::{Against, Check, CheckSettings, Predictive, check};
 use brenier::data::{self, Output, Table, write_bytes};
 use brenier::map::{Method, SampleSettings};
 use brenier::report::{ObservationView, Picture, PictureSize, ReportPage};
@@ -11,7 +11,7 @@ use brenier::reproduce::lotka_volterra::{
     LvObservation, MEANINGS, PARAMETERS, PredictedPaths, TRUTHS, output_names, pair_picture, pairs, settings,
 };
 use brenier::simulate::LotkaVolterra;
-use brenier::{Error, FitControl, Mode, ModeSettings, Posterior, Units};
+use brenier::{Error, Mode, ModeSettings, Posterior, Run, Units};
 
 use super::check::Screen as CheckScreen;
 use super::simulate::Screen as SimulateScreen;
@@ -47,8 +47,9 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     let stop = stop_on_interrupt()?;
     let mut screen = SimulateScreen::new(output::quiet());
     let interrupted = || Failure::Interrupted("stopped before anything was learned".to_owned());
-    let table = pairs(rows, SEED, &mut screen, stop)?.ok_or_else(interrupted)?;
-    let test = pairs(TEST_ROWS, TEST_SEED, &mut screen, stop)?.ok_or_else(interrupted)?;
+    let table = pairs(rows, SEED, Run::observed(&mut screen).stop(&stop))?.ok_or_else(interrupted)?;
+    let test =
+        pairs(TEST_ROWS, TEST_SEED, Run::observed(&mut screen).stop(&stop))?.ok_or_else(interrupted)?;
     drop(screen);
     data::write(&Output::Path(folder.join("simulations.parquet")), &table)?;
     data::write(&Output::Path(folder.join("held-out.parquet")), &test)?;
@@ -57,8 +58,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     let mut settings = settings(Method::default(), rows, SEED)?;
     settings.train.epochs = arguments.epochs;
     let mut screen = progress::screen(output::quiet(), None);
-    let control = FitControl { observer: screen.as_mut(), stop, checkpoint: None };
-    let fitted = brenier::fit(&table, &settings, control)?;
+    let fitted = brenier::fit(&table, &settings, Run::observed(screen.as_mut()).stop(&stop))?;
     drop(screen);
     if !fitted.validated {
         return Err(interrupted());
@@ -88,9 +88,9 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     };
     let simulator = LotkaVolterra::default();
     let mut screen = CheckScreen::new(output::quiet());
-    let control = CheckControl { observer: &mut screen, simulator: Some(&simulator), others: &[] };
-    let found = check(&model, &test, &checking, control)?;
-    let predictive = Predictive::at(&model, &given, &simulator, &checking, &mut screen)?;
+    let against = Against { simulator: Some(&simulator), others: &[] };
+    let found = check(&model, &test, &checking, against, Run::observed(&mut screen))?;
+    let predictive = Predictive::at(&model, &given, &simulator, &checking, Run::observed(&mut screen))?;
     drop(screen);
 
     let mut views = Vec::new();

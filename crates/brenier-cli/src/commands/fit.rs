@@ -1,12 +1,11 @@
 //! `brenier fit`: from a table to a model file.
 
 use std::path::Path;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use brenier::data::{self, Choice, Encoding, Pick, ReadOptions, Selection, Table};
-use brenier::train::{Checkpoint, Stop};
-use brenier::{Error, FitControl, FitSettings, Posterior, Prepared};
+use brenier::train::Stop;
+use brenier::{Error, FitSettings, Journal, Posterior, Prepared, Run};
 
 use super::{density, info};
 use crate::args::FitArguments;
@@ -45,15 +44,15 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
     }
     let stop = stop_on_interrupt()?;
     let kept = checkpoint.as_ref().map(|plan| plan.path.clone());
-    let control = FitControl { observer: &mut observers, stop, checkpoint };
+    let run = Run::observed(&mut observers).stop(&stop).journal(checkpoint);
     let named = |error: Error| Failure::from(error).of_table(&arguments.table);
     let prepared = Prepared::new(&table, &settings).map_err(named)?;
     // A large table is not kept while its rows are trained on.
     drop(table);
-    let fitted = prepared.fit(&settings, control).map_err(named)?;
+    let fitted = prepared.fit(&settings, run).map_err(named)?;
     drop(observers);
     let model = fitted.posterior.with_encoding(encoding)?;
-    if !fitted.validated && stop.load(Ordering::Relaxed) {
+    if !fitted.validated && stop.is_stopped() {
         return Err(unfinished(&arguments.out, kept.as_deref().filter(|path| path.exists())));
     }
     model.save(&arguments.out)?;
@@ -121,7 +120,7 @@ pub(crate) fn read(
 }
 
 /// Where the state of the run is kept; nowhere when the model goes to a device.
-fn checkpoint(out: &Path, resume: bool, every: Duration, quiet: bool) -> Result<Option<Checkpoint>, Failure> {
+fn checkpoint(out: &Path, resume: bool, every: Duration, quiet: bool) -> Result<Option<Journal>, Failure> {
     if out.exists() && !out.is_file() {
         return Ok(None);
     }
@@ -143,7 +142,7 @@ fn checkpoint(out: &Path, resume: bool, every: Duration, quiet: bool) -> Result<
         }
         _ => {}
     }
-    Ok(Some(Checkpoint { path, every, resume, keep: false, identity: String::new() }))
+    Ok(Some(Journal { path, every, resume, keep: false }))
 }
 
 /// A fit that was stopped before there was anything to save.

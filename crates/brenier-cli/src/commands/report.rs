@@ -6,7 +6,7 @@ use brenier::check::Predictive;
 use brenier::data::{self, ReadOptions, write_bytes};
 use brenier::map::SampleSettings;
 use brenier::report::{ObservationView, ReportPage};
-use brenier::{Error, ModeSettings, Posterior, Units};
+use brenier::{Error, ModeSettings, Posterior, Run, Units};
 
 use super::check::{Checked, Screen};
 use crate::check_args::ReportArguments;
@@ -166,7 +166,8 @@ fn completed(
     }
     if let Some(simulator) = &checked.simulator {
         let mut screen = Screen::new(output::quiet());
-        let found = Predictive::at(model, &given, simulator.simulator(), &settings, &mut screen)?;
+        let found =
+            Predictive::at(model, &given, simulator.simulator(), &settings, Run::observed(&mut screen))?;
         for row in found.rows {
             let place = row.row;
             views[place].predictive = Some(row);

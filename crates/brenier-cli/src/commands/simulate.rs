@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use brenier::data::{self, Encoding, Output, Table, write_bytes};
 use brenier::simulate::{
-    FailedRow, JournalPlan, Outcome, SimulateControl, SimulateEvent, SimulateObserver, SimulateSettings,
-    Simulated, merge, run as simulate,
+    FailedRow, Outcome, SimulateEvent, SimulateSettings, Simulated, merge, run as simulate,
 };
+use brenier::{Error, Event, Journal, Observer, Run};
 use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::failure::Failure;
@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &SimulateArguments) -> Result<(), Failure> {
         (None, None) => return Err(Failure::Usage("say how many rows to simulate, with -n".to_owned())),
     };
     let stop = stop_on_interrupt_saying("stopping: finished rows are kept (press Ctrl-C again to abort)")?;
-    let model = Model::start(&arguments.model, stop)?;
+    let model = Model::start(&arguments.model, &stop)?;
     let simulator = model.simulator();
     let parameters = match &arguments.parameters {
         Some(path) => Some(observations::columns(
@@ -52,12 +52,12 @@ pub(crate) fn run(arguments: &SimulateArguments) -> Result<(), Failure> {
     if let Some(path) = &partial {
         set_aside(path, arguments.resume, output::quiet())?;
     }
-    let journal = partial.as_ref().map(|path| JournalPlan { path: path.clone(), resume: arguments.resume });
+    let journal = partial.as_ref().map(|path| Journal { resume: arguments.resume, ..Journal::at(path) });
     let settings = SimulateSettings { rows, seed: arguments.seed, shard: arguments.shard };
     let started = Instant::now();
     let mut screen = Screen::new(output::quiet());
-    let control = SimulateControl { observer: &mut screen, stop, journal, parameters: parameters.as_ref() };
-    let outcome = simulate(simulator, &settings, control);
+    let surrounding = Run::observed(&mut screen).stop(&stop).journal(journal);
+    let outcome = simulate(simulator, &settings, parameters.as_ref(), surrounding);
     drop(screen);
     model.tell_restarts();
     let simulated = match outcome {
@@ -203,8 +203,9 @@ impl Screen {
     }
 }
 
-impl SimulateObserver for Screen {
-    fn event(&mut self, event: &SimulateEvent) {
+impl Observer for Screen {
+    fn event(&mut self, event: &Event) -> Result<(), Error> {
+        let Event::Simulate(event) = event else { return Ok(()) };
         match event {
             SimulateEvent::Started { rows, resumed } => {
                 (self.rows, self.resumed) = (*rows, *resumed);
@@ -247,6 +248,7 @@ impl SimulateObserver for Screen {
                 }
             }
         }
+        Ok(())
     }
 }
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use brenier::data::{self, Split, Table};
-use brenier::tune::{SearchControl, SearchSpace, TuneEvent, TuneOutcome, search, validation_split};
-use brenier::{Error, FitSettings};
+use brenier::tune::{SearchSpace, TuneEvent, TuneOutcome, TuneSettings, search, validation_split};
+use brenier::{Error, Event, FitSettings, Observer, Run};
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::fit;
@@ -57,14 +57,9 @@ pub(crate) fn run(arguments: TuneArguments) -> Result<(), Failure> {
     set_aside(&folder, arguments.resume)?;
     let stop = stop_on_interrupt()?;
     let mut screen = Screen::new(output::quiet(), split.test.is_empty());
-    let control = SearchControl {
-        observer: &mut |event| screen.event(event),
-        stop,
-        folder: &folder,
-        threads: rayon::current_num_threads(),
-        minutes,
-    };
-    let outcome = search(&table, &split, &settings, &space, &tune, control)
+    let tune = TuneSettings { minutes, ..tune };
+    let run = Run::observed(&mut screen).stop(&stop);
+    let outcome = search(&table, &split, &settings, &space, &tune, &folder, run)
         .map_err(|error| Failure::from(error).of_table(path))?;
     drop(screen);
 
@@ -157,6 +152,15 @@ pub(crate) struct Screen {
     best: f64,
 }
 
+impl Observer for Screen {
+    fn event(&mut self, event: &Event) -> Result<(), Error> {
+        if let Event::Tune(event) = event {
+            self.show(event);
+        }
+        Ok(())
+    }
+}
+
 impl Screen {
     pub(crate) fn new(quiet: bool, untested: bool) -> Self {
         let terminal = !quiet && std::io::stderr().is_terminal();
@@ -177,7 +181,7 @@ impl Screen {
         }
     }
 
-    pub(crate) fn event(&mut self, event: &TuneEvent<'_>) {
+    pub(crate) fn show(&mut self, event: &TuneEvent) {
         match event {
             TuneEvent::Started { rung, jobs, finished } => {
                 let stage = match rung {
@@ -197,7 +201,7 @@ impl Screen {
                 );
                 self.step(training.valid_nll, Some(&line));
             }
-            TuneEvent::Warning(text) => self.bar.suspend(|| output::warning(text)),
+            TuneEvent::Warning { text } => self.bar.suspend(|| output::warning(text)),
         }
     }
 

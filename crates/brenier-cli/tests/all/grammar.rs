@@ -3,13 +3,12 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::common::{SMALL, folder, refuse, run, stderr, stdout, succeed, table};
 use brenier::data::{ReadOptions, read};
-use brenier::train::{Checkpoint, Silent, TrainSettings};
-use brenier::{FitControl, FitSettings};
+use brenier::train::TrainSettings;
+use brenier::{FitSettings, Journal, Run};
 
 const FIT: &str = "--feature-width 4 --epochs 1 --quiet --out m.brenier";
 
@@ -157,16 +156,13 @@ fn files_of_ours_that_are_no_models_are_recognised() {
     };
     let everything = |names: &[String]| Ok((0..names.len()).collect());
     let table = read(&here.join("data.csv"), &ReadOptions::default(), everything).unwrap().table;
-    let checkpoint = Checkpoint {
-        path: here.join("m.brenier.checkpoint"),
+    let journal = Journal {
         every: Duration::ZERO,
         resume: false,
         keep: true,
-        identity: String::new(),
+        ..Journal::at(here.join("m.brenier.checkpoint"))
     };
-    let stop = AtomicBool::new(false);
-    let control = FitControl { observer: &mut Silent, stop: &stop, checkpoint: Some(checkpoint) };
-    brenier::fit(&table, &settings, control).unwrap();
+    brenier::fit(&table, &settings, Run::silent().journal(journal)).unwrap();
     assert!(here.join("m.brenier.checkpoint").exists());
     let words = ["m.brenier.checkpoint", "holds a training checkpoint, not a model", "--resume"];
     refuse(here, "info m.brenier.checkpoint", 2, &words);

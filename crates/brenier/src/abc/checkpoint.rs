@@ -1,25 +1,12 @@
 //! The complete state of an ABC run on disk.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::smc::State;
 use crate::store::{self, Tensor, TensorValues};
 use crate::{Error, Result};
-
-/// Where and how often the state of a run is written.
-#[derive(Clone, Debug)]
-pub struct AbcCheckpoint {
-    /// The file; written under a temporary name and renamed. The pilot's simulations are kept in a file of the same
-    /// name with `.pilot` after it until the first round begins.
-    pub path: PathBuf,
-    /// Time between two writings; the end of a round is always written.
-    pub every: Duration,
-    /// Whether to go on from the file if it exists.
-    pub resume: bool,
-}
 
 #[derive(Serialize, Deserialize)]
 struct Header {

@@ -22,11 +22,10 @@ mod population;
 mod settings;
 mod smc;
 
-pub use checkpoint::AbcCheckpoint;
-pub use observe::{AbcEvent, AbcObserver, Round};
+pub use observe::{AbcEvent, Round};
 pub use population::Population;
 pub use settings::{AbcMethod, AbcSettings};
-pub use smc::{AbcControl, AbcOutcome, AbcStop, run};
+pub use smc::{AbcOutcome, AbcStop, remove_journal, run};
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

@@ -57,13 +57,3 @@ pub enum AbcEvent {
     /// A round ended.
     Round(Round),
 }
-
-/// Receives the events of a run.
-pub trait AbcObserver: Send {
-    /// Called between batches; keep it short.
-    fn event(&mut self, event: &AbcEvent);
-}
-
-impl AbcObserver for crate::train::Silent {
-    fn event(&mut self, _event: &AbcEvent) {}
-}

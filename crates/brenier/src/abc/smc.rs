@@ -1,23 +1,19 @@
 //! The rounds of a run: pilot, proposals in batches, acceptance in order, weights, the next tolerance.
 
 use std::ops::Range;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::checkpoint::{self, AbcCheckpoint};
-use super::observe::{AbcEvent, AbcObserver, Round};
+use super::checkpoint;
+use super::observe::{AbcEvent, Round};
 use super::population::{Kernel, Population};
 use super::settings::{AbcMethod, AbcSettings};
 use crate::data::{Table, discard};
-use crate::simulate::{
-    self, Attempt, JournalPlan, Outcome, SimulateControl, SimulateEvent, SimulateObserver, SimulateSettings,
-    Simulator, Stream, Streams,
-};
+use crate::run::{Event, Journal, Run, StopToken};
+use crate::simulate::{self, Attempt, Outcome, SimulateEvent, SimulateSettings, Simulator, Stream, Streams};
 use crate::{Error, Result};
 
 /// Proposals a thread takes at once.
@@ -34,17 +30,8 @@ const LEAST_FALL: f64 = 0.999;
 /// Failures, without any simulation that ended, that end a run.
 const HOPELESS: u64 = 20;
 
-/// What surrounds a run.
-pub struct AbcControl<'a> {
-    /// Receives the events.
-    pub observer: &'a mut dyn AbcObserver,
-    /// Set from elsewhere to end the run with the last finished round.
-    pub stop: &'a AtomicBool,
-    /// Where the state is saved, if anywhere.
-    pub checkpoint: Option<AbcCheckpoint>,
-    /// Prior-predictive outputs, in the simulator's order, that decide the scales instead of a pilot.
-    pub scale: Option<&'a Table>,
-}
+/// What the name of the pilot's journal ends in; it is kept until the first round begins.
+const PILOT_ENDING: &str = ".pilot";
 
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -175,7 +162,8 @@ pub fn run<S: Simulator + ?Sized>(
     simulator: &S,
     observed: &[f64],
     settings: &AbcSettings,
-    control: AbcControl<'_>,
+    scale: Option<&Table>,
+    run: Run<'_>,
 ) -> Result<AbcOutcome> {
     settings.validate()?;
     let names = simulator.output_names();
@@ -192,7 +180,7 @@ pub fn run<S: Simulator + ?Sized>(
             "smc needs a prior with a density, which a table of samples has not; use rejection",
         ));
     }
-    if control.scale.is_some_and(|table| table.columns() != names.len() || table.rows() < 2) {
+    if scale.is_some_and(|table| table.columns() != names.len() || table.rows() < 2) {
         return Err(Error::setting("scale", "needs a table of all outputs with at least two rows"));
     }
     let problem = Problem {
@@ -200,14 +188,15 @@ pub fn run<S: Simulator + ?Sized>(
         observed,
         settings,
         dim: simulator.prior().coordinates(),
-        stop: control.stop,
+        stop: run.token().clone(),
         began: Instant::now(),
     };
     let mut search = Search {
-        identity: identity(simulator, observed, settings, control.scale),
+        identity: identity(simulator, observed, settings, scale),
         saved: Instant::now(),
         problem,
-        control,
+        scale,
+        run,
         warnings: Vec::new(),
     };
     let Some(mut state) = search.begin()? else {
@@ -215,7 +204,7 @@ pub fn run<S: Simulator + ?Sized>(
         return Ok(search.outcome(&State::default(), None, stop));
     };
     let resumed_rounds = state.rounds.len();
-    search.tell(&AbcEvent::Started { particles: settings.particles, resumed_rounds });
+    search.tell(AbcEvent::Started { particles: settings.particles, resumed_rounds })?;
     match settings.method {
         AbcMethod::Smc => search.rounds(&mut state),
         AbcMethod::Rejection => search.rejection(&mut state),
@@ -247,7 +236,7 @@ struct Problem<'a, S: Simulator + ?Sized> {
     observed: &'a [f64],
     settings: &'a AbcSettings,
     dim: usize,
-    stop: &'a AtomicBool,
+    stop: StopToken,
     began: Instant,
 }
 
@@ -258,7 +247,7 @@ impl<S: Simulator + ?Sized> Problem<'_, S> {
 
     /// Whether the run has to end, and why.
     fn interruption(&self, total: u64) -> Option<AbcStop> {
-        if self.stop.load(Ordering::Relaxed) {
+        if self.stop.is_stopped() {
             Some(AbcStop::Interrupted)
         } else if self.late() {
             Some(AbcStop::Minutes)
@@ -292,7 +281,7 @@ impl<S: Simulator + ?Sized> Problem<'_, S> {
         kernel: Option<&Kernel<'_>>,
         state: &State,
     ) -> Result<Block> {
-        if self.stop.load(Ordering::Relaxed) || self.late() {
+        if self.stop.is_stopped() || self.late() {
             return Ok(Block::default());
         }
         let prior = self.simulator.prior();
@@ -349,7 +338,8 @@ struct Search<'a, 'c, S: Simulator + ?Sized> {
     problem: Problem<'a, S>,
     identity: String,
     saved: Instant,
-    control: AbcControl<'c>,
+    scale: Option<&'a Table>,
+    run: Run<'c>,
     warnings: Vec<String>,
 }
 
@@ -362,8 +352,8 @@ impl<'a, S: Simulator + ?Sized> std::ops::Deref for Search<'a, '_, S> {
 }
 
 impl<S: Simulator + ?Sized> Search<'_, '_, S> {
-    fn tell(&mut self, event: &AbcEvent) {
-        self.control.observer.event(event);
+    fn tell(&mut self, event: AbcEvent) -> Result<()> {
+        self.run.tell(event)
     }
 
     fn outcome(&self, state: &State, population: Option<Population>, stop: AbcStop) -> AbcOutcome {
@@ -388,7 +378,7 @@ impl<S: Simulator + ?Sized> Search<'_, '_, S> {
 
     /// Saves the state, at once or when it is time.
     fn save(&mut self, state: &State, at_once: bool) -> Result<()> {
-        let Some(plan) = &self.control.checkpoint else { return Ok(()) };
+        let Some(plan) = self.run.plan() else { return Ok(()) };
         if at_once || self.saved.elapsed() >= plan.every {
             checkpoint::save(&plan.path, &self.identity, state)?;
             self.saved = Instant::now();
@@ -398,7 +388,7 @@ impl<S: Simulator + ?Sized> Search<'_, '_, S> {
 
     /// The state of a checkpoint, or that after a pilot; none when the run was told to stop during it.
     fn begin(&mut self) -> Result<Option<State>> {
-        if let Some(plan) = &self.control.checkpoint
+        if let Some(plan) = self.run.plan()
             && plan.resume
             && plan.path.exists()
         {
@@ -407,7 +397,7 @@ impl<S: Simulator + ?Sized> Search<'_, '_, S> {
             return Ok(Some(state));
         }
         let mut state = State::default();
-        let pilot = match self.control.scale {
+        let pilot = match self.scale {
             Some(table) => {
                 state.scale = standard_deviations(table, 0);
                 None
@@ -458,37 +448,27 @@ impl<S: Simulator + ?Sized> Search<'_, '_, S> {
             }
         }
         self.save(&state, true)?;
-        if let Some(plan) = &self.control.checkpoint {
-            discard(&pilot_path(plan));
+        if let Some(plan) = self.run.plan() {
+            discard(&plan.part(PILOT_ENDING).path);
         }
         Ok(Some(state))
     }
 
     fn pilot(&mut self) -> Result<Option<simulate::Simulated>> {
-        struct Forward<'a> {
-            observer: &'a mut dyn AbcObserver,
-            rows: u64,
-        }
-        impl SimulateObserver for Forward<'_> {
-            fn event(&mut self, event: &SimulateEvent) {
-                if let SimulateEvent::Progress { done, .. } = event {
-                    self.observer.event(&AbcEvent::Pilot { done: *done, rows: self.rows });
-                }
-            }
-        }
-        let journal = self
-            .control
-            .checkpoint
-            .as_ref()
-            .map(|plan| JournalPlan { path: pilot_path(plan), resume: plan.resume });
+        let journal = self.run.plan().map(|plan| plan.part(PILOT_ENDING));
         let settings =
             SimulateSettings { rows: self.settings.pilot, seed: self.stream_seed(PILOT), shard: None };
         let simulator = self.simulator;
         let rows = self.settings.pilot;
-        let mut observer = Forward { observer: self.control.observer, rows };
-        let control =
-            SimulateControl { observer: &mut observer, stop: self.control.stop, journal, parameters: None };
-        match simulate::run(simulator, &settings, control)? {
+        let stop = self.run.token().clone();
+        let mut observer = self.run.translating(move |event| match event {
+            Event::Simulate(SimulateEvent::Progress { done, .. }) => {
+                Some(AbcEvent::Pilot { done: *done, rows }.into())
+            }
+            _ => None,
+        });
+        let run = Run::observed(&mut observer).stop(&stop).journal(journal);
+        match simulate::run(simulator, &settings, None, run)? {
             Outcome::Complete(simulated) => Ok(Some(simulated)),
             Outcome::Interrupted { .. } => Ok(None),
         }
@@ -571,7 +551,7 @@ impl<S: Simulator + ?Sized> Search<'_, '_, S> {
             acceptance: accepted as f64 / state.simulations.max(1) as f64,
             total_simulations: state.total,
         };
-        self.tell(&event);
+        self.tell(event)?;
         Ok(true)
     }
 
@@ -654,7 +634,7 @@ impl<S: Simulator + ?Sized> Search<'_, '_, S> {
         state.round += 1;
         state.next = 0;
         state.simulations = 0;
-        self.tell(&AbcEvent::Round(round));
+        self.tell(AbcEvent::Round(round))?;
         self.save(state, true)
     }
 
@@ -705,7 +685,7 @@ impl<S: Simulator + ?Sized> Search<'_, '_, S> {
             effective: count as f64,
             resampled: false,
         };
-        self.tell(&AbcEvent::Round(round.clone()));
+        self.tell(AbcEvent::Round(round.clone()))?;
         let mut outcome = self.outcome(state, Some(population), stop);
         outcome.rounds = vec![round];
         Ok(outcome)
@@ -739,21 +719,8 @@ fn standard_deviations(table: &Table, first: usize) -> Vec<f64> {
         .collect()
 }
 
-fn pilot_path(plan: &AbcCheckpoint) -> PathBuf {
-    let mut name = plan.path.as_os_str().to_owned();
-    name.push(".pilot");
-    name.into()
-}
-
-impl AbcCheckpoint {
-    /// The plan for `path`, saving every half minute.
-    pub fn new(path: PathBuf, resume: bool) -> Self {
-        Self { path, every: Duration::from_secs(30), resume }
-    }
-
-    /// Removes the files of a finished run.
-    pub fn remove(&self) {
-        discard(&self.path);
-        discard(&pilot_path(self));
-    }
+/// Removes the files that the journal of a finished run has left.
+pub fn remove_journal(journal: &Journal) {
+    discard(&journal.path);
+    discard(&journal.part(PILOT_ENDING).path);
 }

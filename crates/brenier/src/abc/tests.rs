@@ -1,22 +1,16 @@
 //! Posteriors that are known, the same bits on any number of threads and after interruptions, refusals.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::*;
 use crate::Result;
 use crate::data::Table;
 use crate::simulate::{Attempt, LinearGaussian, Prior, PriorBlock, Simulator, Stream, Streams, TwoMoons};
-use crate::train::Silent;
+use crate::{Journal, Run, StopToken};
 
 fn go<S: Simulator>(simulator: &S, observed: &[f64], settings: &AbcSettings) -> Result<AbcOutcome> {
-    let stop = AtomicBool::new(false);
-    run(
-        simulator,
-        observed,
-        settings,
-        AbcControl { observer: &mut Silent, stop: &stop, checkpoint: None, scale: None },
-    )
+    run(simulator, observed, settings, None, Run::silent())
 }
 
 /// The posterior of y = Aθ + noise within the tolerance: nearly that at y, widened by about ε² in y.
@@ -146,10 +140,10 @@ struct Stopping<'a> {
     inner: TwoMoons,
     calls: AtomicU64,
     stop_at: u64,
-    stop: &'a AtomicBool,
+    stop: &'a StopToken,
 }
 
-fn stopping(stop_at: u64, stop: &AtomicBool) -> Stopping<'_> {
+fn stopping(stop_at: u64, stop: &StopToken) -> Stopping<'_> {
     Stopping { inner: TwoMoons::default(), calls: AtomicU64::new(0), stop_at, stop }
 }
 
@@ -165,7 +159,7 @@ impl Simulator for Stopping<'_> {
     }
     fn simulate(&self, theta: &[f64], rng: &mut Stream, outputs: &mut [f64]) -> Result<Attempt> {
         if self.calls.fetch_add(1, Ordering::Relaxed) + 1 == self.stop_at {
-            self.stop.store(true, Ordering::Relaxed);
+            self.stop.stop();
         }
         if theta[0] > 0.8 {
             return Ok(Attempt::Abandoned);
@@ -188,7 +182,7 @@ fn threads_and_interruptions_do_not_change_a_bit() {
             seed: 6,
             ..Default::default()
         };
-        let stop = AtomicBool::new(false);
+        let stop = StopToken::new();
         let mut outcomes = Vec::new();
         for threads in [1, 2, 3] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -205,18 +199,13 @@ fn threads_and_interruptions_do_not_change_a_bit() {
         }
         // Interrupted in the pilot, then again and again, each time resumed.
         let path = folder.path().join(format!("{method:?}.checkpoint"));
-        let plan = AbcCheckpoint { path, every: Duration::ZERO, resume: true };
+        let plan = Journal { path, every: Duration::ZERO, resume: true, keep: false };
         let mut interruptions = 0;
         let resumed = loop {
-            let stop = AtomicBool::new(false);
+            let stop = StopToken::new();
             let model = stopping(700 + 1500 * interruptions, &stop);
-            let control = AbcControl {
-                observer: &mut Silent,
-                stop: &stop,
-                checkpoint: Some(plan.clone()),
-                scale: None,
-            };
-            let outcome = run(&model, &observed, &settings, control).unwrap();
+            let surrounding = Run::silent().stop(&stop).journal(plan.clone());
+            let outcome = run(&model, &observed, &settings, None, surrounding).unwrap();
             if outcome.stop == AbcStop::Finished {
                 break outcome;
             }
@@ -228,11 +217,11 @@ fn threads_and_interruptions_do_not_change_a_bit() {
         assert_eq!(resumed.rounds, whole.rounds);
         assert_eq!(resumed.simulations, whole.simulations);
         // The checkpoint of another observation is refused.
-        let control =
-            AbcControl { observer: &mut Silent, stop: &stop, checkpoint: Some(plan.clone()), scale: None };
-        let error = run(&stopping(0, &stop), &[0.1, -0.3], &settings, control).unwrap_err().to_string();
+        let surrounding = Run::silent().journal(plan.clone());
+        let error =
+            run(&stopping(0, &stop), &[0.1, -0.3], &settings, None, surrounding).unwrap_err().to_string();
         assert!(error.contains("another observation"), "{error}");
-        plan.remove();
+        remove_journal(&plan);
         assert!(!plan.path.exists());
     }
 }
@@ -274,9 +263,7 @@ fn bad_settings_are_refused() {
     assert!(error.contains("2 finite numbers"), "{error}");
     // Scales from a table instead of a pilot; a constant output is left out and told.
     let scale = Table::new(vec!["y_1".into(), "y_2".into()], vec![1.0, 1.0, 2.0, 1.0]).unwrap();
-    let stop = AtomicBool::new(false);
-    let control = AbcControl { observer: &mut Silent, stop: &stop, checkpoint: None, scale: Some(&scale) };
-    let outcome = run(&TwoMoons::default(), &[0.1, -0.2], &good, control).unwrap();
+    let outcome = run(&TwoMoons::default(), &[0.1, -0.2], &good, Some(&scale), Run::silent()).unwrap();
     assert_eq!(outcome.scale, [0.5, 0.0]);
     assert!(outcome.warnings[0].contains("y_2"), "{:?}", outcome.warnings);
 }

@@ -4,12 +4,12 @@ use serde::Serialize;
 
 use super::likelihood::{RowScores, robust};
 use super::pairs::{Chosen, HeldOut};
-use super::{CheckEvent, CheckObserver, CheckSettings, Likelihood, Stage, thresholds};
+use super::{CheckEvent, CheckSettings, Likelihood, Stage, thresholds};
 use crate::diagnose::{C2stSettings, Sample, SlicedSettings, c2st, sliced_wasserstein};
 use crate::map::SampleSettings;
 use crate::statistics::Estimate;
 use crate::train::{Progress, Stop};
-use crate::{Error, Posterior, Result, TrainingScores};
+use crate::{Error, Posterior, Result, Run, TrainingScores};
 
 /// Observations at which two models' draws are compared, and those of them that a classifier judges.
 const MEMBER_OBSERVATIONS: usize = 20;
@@ -257,13 +257,13 @@ pub(super) fn compare_members(
     chosen: &Chosen,
     scored: &RowScores,
     settings: &CheckSettings,
-    observer: &mut dyn CheckObserver,
+    run: &mut Run<'_>,
 ) -> Result<Vec<Member>> {
     if others.is_empty() {
         return Ok(Vec::new());
     }
     let stage = Stage::Members;
-    observer.event(&CheckEvent::Started { stage, of: others.len() });
+    run.tell(CheckEvent::Started { stage, of: others.len() })?;
     let unconditional = model.given_names().is_empty();
     let some = chosen.spread(if unconditional { 1 } else { MEMBER_OBSERVATIONS });
     let how = SampleSettings::default();
@@ -313,7 +313,7 @@ pub(super) fn compare_members(
             chance_distance: chance / some.count as f64,
             c2st: accuracy / classified as f64,
         });
-        observer.event(&CheckEvent::Advanced { stage, done: done + 1 });
+        run.tell(CheckEvent::Advanced { stage, done: done + 1 })?;
     }
     Ok(members)
 }

@@ -8,25 +8,14 @@
 //! stand in `docs/diagnostics.md`.
 //!
 //! ```
-//! use std::sync::atomic::AtomicBool;
-//! use brenier::check::{CheckControl, CheckSettings, check};
-//! use brenier::train::{Silent, TrainSettings};
-//! use brenier::{FitControl, FitSettings, fit};
+//! use brenier::check::{Against, CheckSettings, check};
+//! use brenier::{Fit, Run};
 //!
 //! # fn main() -> brenier::Result<()> {
-//! let settings = FitSettings {
-//!     target: Some("x1,x2".parse()?),
-//!     given: Some("y".parse()?),
-//!     train: TrainSettings { epochs: 5, ..Default::default() },
-//!     ..Default::default()
-//! };
-//! let stop = AtomicBool::new(false);
-//! let control = FitControl { observer: &mut Silent, stop: &stop, checkpoint: None };
-//! let posterior = fit(&brenier::demo::simulate(1000, 0), &settings, control)?.posterior;
-//!
+//! let posterior = Fit::of("x1,x2").given("y").epochs(5).run(&brenier::demo::simulate(1000, 0))?;
 //! let held_out = brenier::demo::simulate(200, 1);
 //! let settings = CheckSettings { draws: Some(100), ..Default::default() };
-//! let found = check(&posterior, &held_out, &settings, CheckControl::silent(&mut Silent))?;
+//! let found = check(&posterior, &held_out, &settings, Against::default(), Run::silent())?;
 //! println!("{}: {}", found.verdict.trust, found.verdict.headline);
 //! # Ok(())
 //! # }
@@ -52,7 +41,7 @@ use crate::diagnose::Calibration;
 use crate::map::Method;
 use crate::simulate::Simulator;
 use crate::train::Stop;
-use crate::{Distance, Error, Posterior, Result};
+use crate::{Distance, Error, Posterior, Result, Run};
 use pairs::HeldOut;
 
 /// How [`check()`] is run.
@@ -147,32 +136,14 @@ pub enum CheckEvent {
     },
 }
 
-/// Receives the events of a check.
-pub trait CheckObserver: Send {
-    /// Called from one thread at a time; keep it short.
-    fn event(&mut self, event: &CheckEvent);
-}
-
-impl CheckObserver for crate::train::Silent {
-    fn event(&mut self, _event: &CheckEvent) {}
-}
-
-/// What surrounds a check.
-pub struct CheckControl<'a> {
-    /// Receives the events.
-    pub observer: &'a mut dyn CheckObserver,
+/// What a model is checked against besides the held-out pairs.
+#[derive(Clone, Copy, Default)]
+pub struct Against<'a> {
     /// Makes outputs from draws, for predictive checks: its parameters are the model's target columns, and its outputs
     /// hold the model's given columns.
     pub simulator: Option<&'a dyn Simulator>,
     /// Other models of the same problem, say of other seeds, with the names they are called by.
     pub others: &'a [(String, Posterior)],
-}
-
-impl<'a> CheckControl<'a> {
-    /// No simulator, no other models.
-    pub fn silent(observer: &'a mut dyn CheckObserver) -> Self {
-        Self { observer, simulator: None, others: &[] }
-    }
 }
 
 /// What was checked.
@@ -281,10 +252,11 @@ pub fn check(
     model: &Posterior,
     table: &Table,
     settings: &CheckSettings,
-    control: CheckControl<'_>,
+    against: Against<'_>,
+    mut run: Run<'_>,
 ) -> Result<Check> {
     settings.validate()?;
-    let CheckControl { observer, simulator, others } = control;
+    let Against { simulator, others } = against;
     let held_out = HeldOut::new(model, table)?;
     // Mistakes of the caller come before the work.
     let plan = simulator.map(|simulator| predictive::Plan::new(model, simulator)).transpose()?;
@@ -292,28 +264,28 @@ pub fn check(
 
     // A row outside of a support is a mistake of the table, not of the model.
     model.check_target(&held_out.target)?;
-    observer.event(&CheckEvent::Started { stage: Stage::Densities, of: held_out.rows });
+    run.tell(CheckEvent::Started { stage: Stage::Densities, of: held_out.rows })?;
     let (likelihood, scored) = Likelihood::measure(model, &held_out)?;
-    observer.event(&CheckEvent::Advanced { stage: Stage::Densities, done: held_out.rows });
+    run.tell(CheckEvent::Advanced { stage: Stage::Densities, done: held_out.rows })?;
 
     let chosen = held_out.choose(settings, |row| scored.usable[row])?;
-    let (calibration, inversions) = pairs::calibrate_block(model, &chosen, settings, &mut *observer)?;
+    let (calibration, inversions) = pairs::calibrate_block(model, &chosen, settings, &mut run)?;
     let marginal_calibration = match model.marginal() {
         None => None,
         Some(marginal) => {
             let block = chosen.marginal();
-            Some(pairs::calibrate_block(marginal, &block, settings, &mut *observer)?.0)
+            Some(pairs::calibrate_block(marginal, &block, settings, &mut run)?.0)
         }
     };
 
-    observer.event(&CheckEvent::Started { stage: Stage::Certificates, of: chosen.count });
+    run.tell(CheckEvent::Started { stage: Stage::Certificates, of: chosen.count })?;
     let certificates = Certificates::measure(model, &chosen, inversions, settings)?;
-    observer.event(&CheckEvent::Advanced { stage: Stage::Certificates, done: chosen.count });
+    run.tell(CheckEvent::Advanced { stage: Stage::Certificates, done: chosen.count })?;
     let support = support(model, &chosen)?;
     let predictive =
-        plan.map(|plan| Predictive::measure(model, &chosen, &plan, settings, &mut *observer)).transpose()?;
+        plan.map(|plan| Predictive::measure(model, &chosen, &plan, settings, &mut run)).transpose()?;
     let learning = Learning::read(model, &likelihood);
-    let members = learning::compare_members(model, others, &held_out, &chosen, &scored, settings, observer)?;
+    let members = learning::compare_members(model, others, &held_out, &chosen, &scored, settings, &mut run)?;
 
     let header = model.header();
     let subject = Subject {

@@ -4,9 +4,9 @@ use crate::data::Table;
 use crate::diagnose::{Calibration, CalibrationSettings, PairDraws, Pairs, calibrate, shuffled, stream};
 use crate::map::SampleSettings;
 use crate::posterior::repeated;
-use crate::{Error, Posterior, Result};
+use crate::{Error, Posterior, Result, Run};
 
-use super::{CheckEvent, CheckObserver, CheckSettings, Inversions, Stage};
+use super::{CheckEvent, CheckSettings, Inversions, Stage};
 
 /// Draws made between two events.
 const BLOCK_DRAWS: usize = 50_000;
@@ -133,7 +133,7 @@ pub(super) fn calibrate_block(
     model: &Posterior,
     chosen: &Chosen,
     settings: &CheckSettings,
-    observer: &mut dyn CheckObserver,
+    run: &mut Run<'_>,
 ) -> Result<(Calibration, Inversions)> {
     let header = model.header();
     let (n, k) = (header.target_transform.dim(), header.given_transform.output_dim());
@@ -144,7 +144,7 @@ pub(super) fn calibrate_block(
     let tolerance = model.map().tolerance(&sampling);
     let mut inversions = Inversions::none(tolerance);
     let stage = Stage::Calibration;
-    observer.event(&CheckEvent::Started { stage, of: chosen.count });
+    run.tell(CheckEvent::Started { stage, of: chosen.count })?;
     let how = CalibrationSettings { draws, level: settings.level, seed: settings.seed };
     let found = calibrate(&Pairs::new(&x, n, &y, k)?, &how, |range| {
         let mut all = PairDraws::default();
@@ -160,7 +160,7 @@ pub(super) fn calibrate_block(
             at_truth.extend(model.log_density_at(truth, given, &repeated(count, 1))?);
             at_draws.extend(model.log_density_at(&drawn, given, &repeated(count, draws))?);
             all.draws.extend(drawn);
-            observer.event(&CheckEvent::Advanced { stage, done: first + count });
+            run.tell(CheckEvent::Advanced { stage, done: first + count })?;
         }
         all.log_densities = Some((at_truth, at_draws));
         Ok(all)

@@ -6,19 +6,16 @@
 //! over observations from the model, P(p ≤ α) ≤ 2α for a predictive p-value p. So only too many extreme
 //! places speak against the posterior; their absence says little.
 
-use std::sync::atomic::AtomicBool;
-
 use serde::Serialize;
 
 use super::pairs::Chosen;
-use super::{CheckEvent, CheckObserver, CheckSettings, Stage};
+use super::{CheckEvent, CheckSettings, Stage};
 use crate::data::Table;
 use crate::diagnose::binomial_tail;
 use crate::map::SampleSettings;
-use crate::simulate::{
-    Outcome, SimulateControl, SimulateEvent, SimulateObserver, SimulateSettings, Simulator, run,
-};
-use crate::{Error, Posterior, Result};
+use crate::run::Event;
+use crate::simulate::{self, Outcome, SimulateEvent, SimulateSettings, Simulator};
+use crate::{Error, Posterior, Result, Run};
 
 /// Quantiles of the simulations that are kept.
 const QUANTILES: [f64; 5] = [0.05, 0.25, 0.5, 0.75, 0.95];
@@ -103,27 +100,16 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Passes the progress of simulations on.
-struct Relay<'a>(&'a mut dyn CheckObserver);
-
-impl SimulateObserver for Relay<'_> {
-    fn event(&mut self, event: &SimulateEvent) {
-        if let SimulateEvent::Progress { done, .. } = event {
-            self.0.event(&CheckEvent::Advanced { stage: Stage::Predictive, done: *done as usize });
-        }
-    }
-}
-
 impl Predictive {
     pub(super) fn measure(
         model: &Posterior,
         chosen: &Chosen,
         plan: &Plan<'_>,
         settings: &CheckSettings,
-        observer: &mut dyn CheckObserver,
+        run: &mut Run<'_>,
     ) -> Result<Self> {
         let some = chosen.spread(settings.predictive_observations);
-        simulate(model, &some.given, &some.rows, plan, settings, observer)
+        predict(model, &some.given, &some.rows, plan, settings, run)
     }
 
     /// Predictives at each of the rows of `given`, one observation each, numbered from 0.
@@ -134,38 +120,39 @@ impl Predictive {
         given: &[f64],
         simulator: &dyn Simulator,
         settings: &CheckSettings,
-        observer: &mut dyn CheckObserver,
+        mut run: Run<'_>,
     ) -> Result<Self> {
         settings.validate()?;
         let plan = Plan::new(model, simulator)?;
         let rows: Vec<usize> = (0..given.len() / model.given_names().len()).collect();
-        simulate(model, given, &rows, &plan, settings, observer)
+        predict(model, given, &rows, &plan, settings, &mut run)
     }
 }
 
-fn simulate(
+fn predict(
     model: &Posterior,
     given: &[f64],
     rows: &[usize],
     plan: &Plan<'_>,
     settings: &CheckSettings,
-    observer: &mut dyn CheckObserver,
+    run: &mut Run<'_>,
 ) -> Result<Predictive> {
     let (count, each) = (rows.len(), settings.predictive_draws);
     let (n, m) = (model.target_names().len(), model.given_names().len());
-    observer.event(&CheckEvent::Started { stage: Stage::Predictive, of: count * each });
+    run.tell(CheckEvent::Started { stage: Stage::Predictive, of: count * each })?;
     let draws = model.sample(given, count, each, settings.seed, &SampleSettings::default())?;
     let values = draws.values.chunks_exact(n).flat_map(|row| plan.parameters.iter().map(|&j| row[j]));
     let parameters = Table::new(plan.simulator.prior().names().to_vec(), values.collect())?;
-    let stop = AtomicBool::new(false);
-    let control = SimulateControl {
-        observer: &mut Relay(observer),
-        stop: &stop,
-        journal: None,
-        parameters: Some(&parameters),
-    };
+    let stop = run.token().clone();
+    let mut observer = run.translating(|event| match event {
+        Event::Simulate(SimulateEvent::Progress { done, .. }) => {
+            Some(CheckEvent::Advanced { stage: Stage::Predictive, done: *done as usize }.into())
+        }
+        _ => None,
+    });
+    let part = Run::observed(&mut observer).stop(&stop);
     let how = SimulateSettings { seed: settings.seed, ..SimulateSettings::default() };
-    let Outcome::Complete(simulated) = run(plan.simulator, &how, control)? else {
+    let Outcome::Complete(simulated) = simulate::run(plan.simulator, &how, Some(&parameters), part)? else {
         return Err(Error::Numerical("the simulations for the predictive check were interrupted".to_owned()));
     };
     let dim = plan.simulator.prior().dim();

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use calamine::{Data, Reader};
+use serde::Serialize;
 use ureq::http::StatusCode;
 use ureq::http::header::{ACCEPT_ENCODING, CONTENT_RANGE, RANGE};
 
 use super::format::{Output, ReadOptions, write};
 use super::{Table, UciSet, csv};
-use crate::{Error, Result};
+use crate::{Error, Result, Run};
 
 /// Largest original that is accepted: a hundred times the largest of the catalogue.
 const LARGEST: u64 = 100 << 20;
@@ -35,21 +36,28 @@ impl Default for FetchSettings {
 }
 
 /// What happens during a download.
-#[derive(Clone, Debug, PartialEq)]
-pub enum FetchEvent<'a> {
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum FetchEvent {
     /// The server answers; `total` bytes are expected, `have` of them are there from an earlier attempt.
     Started {
         /// The address.
-        address: &'a str,
+        address: String,
         /// Bytes from earlier attempts.
         have: u64,
         /// The size, where the server says it.
         total: Option<u64>,
     },
     /// So many bytes are there.
-    Received(u64),
+    Received {
+        /// Bytes.
+        bytes: u64,
+    },
     /// An attempt failed, and another follows.
-    Failed(&'a str),
+    Failed {
+        /// Why.
+        problem: String,
+    },
 }
 
 /// What came of a download.
@@ -66,11 +74,25 @@ pub enum Fetched {
 /// The values are checked against the catalogue before the file appears. What was received before a failure stays in
 /// a hidden `.part` file, from which the next call goes on. A table that is there already is checked and kept; another
 /// one under the same name is an error.
-pub fn fetch_uci(
+pub fn fetch_uci(set: &UciSet, folder: &Path, settings: &FetchSettings, mut run: Run<'_>) -> Result<Fetched> {
+    let mut failure = None;
+    let observer = &mut |event: FetchEvent| {
+        if failure.is_none() {
+            failure = run.tell(event).err();
+        }
+    };
+    let fetched = bring(set, folder, settings, observer);
+    match failure {
+        Some(error) => Err(error),
+        None => fetched,
+    }
+}
+
+fn bring(
     set: &UciSet,
     folder: &Path,
     settings: &FetchSettings,
-    observer: &mut dyn FnMut(FetchEvent<'_>),
+    observer: &mut dyn FnMut(FetchEvent),
 ) -> Result<Fetched> {
     fs::create_dir_all(folder).map_err(|source| Error::io(folder, "make the folder", source))?;
     let path = set.path(folder);
@@ -103,7 +125,7 @@ pub fn fetch_uci(
             }
             Err(Trouble::Here(error)) => return Err(error),
             Err(Trouble::There(problem)) => {
-                observer(FetchEvent::Failed(&format!("{address}: {problem}")));
+                observer(FetchEvent::Failed { problem: format!("{address}: {problem}") });
                 problems.push(format!("{address}: {problem}"));
             }
         }
@@ -141,7 +163,7 @@ enum Cut {
 
 impl Source<'_> {
     /// Downloads, converts and checks; once more from the start when the whole was put together from two runs.
-    fn fetch(&self, set: &UciSet, observer: &mut dyn FnMut(FetchEvent<'_>)) -> Result<Table, Trouble> {
+    fn fetch(&self, set: &UciSet, observer: &mut dyn FnMut(FetchEvent)) -> Result<Table, Trouble> {
         let resumed = self.have() > 0;
         self.download(observer)?;
         match self.convert(set) {
@@ -151,7 +173,7 @@ impl Source<'_> {
                 if !resumed {
                     return Err(Trouble::There(problem));
                 }
-                observer(FetchEvent::Failed("the parts received do not fit together"));
+                observer(FetchEvent::Failed { problem: "the parts received do not fit together".to_owned() });
                 self.download(observer)?;
                 self.convert(set).inspect_err(|_| drop(self.forget()))
             }
@@ -175,7 +197,7 @@ impl Source<'_> {
     }
 
     /// Asks until the file is whole, giving up when several requests in a row bring nothing new.
-    fn download(&self, observer: &mut dyn FnMut(FetchEvent<'_>)) -> Result<(), Trouble> {
+    fn download(&self, observer: &mut dyn FnMut(FetchEvent)) -> Result<(), Trouble> {
         let (mut failures, mut pause) = (0, self.settings.pause);
         loop {
             let have = self.have();
@@ -191,14 +213,14 @@ impl Source<'_> {
             if failures >= self.settings.attempts {
                 return Err(Trouble::There(problem));
             }
-            observer(FetchEvent::Failed(&problem));
+            observer(FetchEvent::Failed { problem: problem.clone() });
             std::thread::sleep(pause);
             pause *= 2;
         }
     }
 
     /// One request for what is missing after the first `have` bytes.
-    fn request(&self, have: u64, observer: &mut dyn FnMut(FetchEvent<'_>)) -> Result<(), Cut> {
+    fn request(&self, have: u64, observer: &mut dyn FnMut(FetchEvent)) -> Result<(), Cut> {
         let disk = |error| Cut::Final(self.disk(error));
         // Compressed on the way, a part would not be a part of the file.
         let mut request = self.agent.get(self.address).header(ACCEPT_ENCODING, "identity");
@@ -239,7 +261,7 @@ impl Source<'_> {
             }
             status => return Err(Cut::Final(Trouble::There(format!("the server answered {status}")))),
         };
-        observer(FetchEvent::Started { address: self.address, have, total });
+        observer(FetchEvent::Started { address: self.address.to_owned(), have, total });
         let mut reader = response.body_mut().as_reader();
         let mut buffer = vec![0; 1 << 16];
         let mut received = have;
@@ -255,7 +277,7 @@ impl Source<'_> {
                         return Err(Cut::Final(Trouble::There(problem)));
                     }
                     file.write_all(&buffer[..count]).map_err(disk)?;
-                    observer(FetchEvent::Received(received));
+                    observer(FetchEvent::Received { bytes: received });
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
@@ -458,7 +480,7 @@ mod tests {
 
     fn fetch(set: &UciSet, folder: &Path, mirror: String) -> Result<Fetched> {
         let settings = FetchSettings { mirror, attempts: 3, pause: Duration::from_millis(1) };
-        fetch_uci(set, folder, &settings, &mut |_| {})
+        fetch_uci(set, folder, &settings, Run::silent())
     }
 
     fn hidden(folder: &Path) -> Vec<String> {
@@ -497,8 +519,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut events = Vec::new();
         let settings = FetchSettings { mirror, attempts: 3, pause: Duration::from_millis(1) };
-        fetch_uci(&set("tiny.csv"), folder.path(), &settings, &mut |event| events.push(format!("{event:?}")))
-            .unwrap();
+        let mut observer = |event: &crate::Event| {
+            events.push(format!("{event:?}"));
+            Ok(())
+        };
+        fetch_uci(&set("tiny.csv"), folder.path(), &settings, Run::observed(&mut observer)).unwrap();
         assert_eq!(*log.lock().unwrap(), ["/tiny.csv None", "/tiny.csv Some(20)"]);
         let resumed = format!("have: 20, total: Some({})", TEXT.len());
         assert!(events.iter().any(|event| event.contains(&resumed)), "{events:?}");

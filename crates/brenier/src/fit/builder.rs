@@ -1,40 +1,10 @@
 //! A fit in one sentence: `Fit::of("theta_1..theta_4").given("rest").run(&pairs)`.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use super::{FitControl, FitSettings, Fitted, fit};
+use super::{FitSettings, Fitted, fit};
 use crate::data::{Selection, Table};
 use crate::map::{Method, MethodSettings};
-use crate::train::{Checkpoint, Observer, Silent};
 use crate::transform::{Support, SupportRule};
-use crate::{Posterior, Result};
-
-/// Ends long calls from elsewhere: another thread, a signal handler, a button. Clones share one state.
-#[derive(Clone, Debug, Default)]
-pub struct StopToken(Arc<AtomicBool>);
-
-impl StopToken {
-    /// A token that has not been used.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Asks every call that has the token to end soon, with the best it has.
-    pub fn stop(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether [`stop`](Self::stop) was called.
-    pub fn is_stopped(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// The flag that calls look at.
-    pub fn flag(&self) -> &AtomicBool {
-        &self.0
-    }
-}
+use crate::{Journal, Observer, Posterior, Result, Run, StopToken};
 
 /// A fit, described step by step and then run.
 ///
@@ -51,9 +21,7 @@ impl StopToken {
 /// ```
 pub struct Fit<'a> {
     settings: Result<FitSettings>,
-    observer: Option<&'a mut dyn Observer>,
-    stop: StopToken,
-    checkpoint: Option<Checkpoint>,
+    run: Run<'a>,
 }
 
 impl<'a> Fit<'a> {
@@ -62,12 +30,12 @@ impl<'a> Fit<'a> {
         let settings = target
             .parse::<Selection>()
             .map(|target| FitSettings { target: Some(target), ..FitSettings::default() });
-        Self { settings, observer: None, stop: StopToken::new(), checkpoint: None }
+        Self { settings, run: Run::silent() }
     }
 
     /// A fit with these settings.
     pub fn with_settings(settings: FitSettings) -> Self {
-        Self { settings: Ok(settings), observer: None, stop: StopToken::new(), checkpoint: None }
+        Self { settings: Ok(settings), run: Run::silent() }
     }
 
     fn change(mut self, change: impl FnOnce(&mut FitSettings) -> Result<()>) -> Self {
@@ -139,21 +107,28 @@ impl<'a> Fit<'a> {
         })
     }
 
+    /// Surrounds the fit: observer, stop token and journal.
+    pub fn surrounded(mut self, run: Run<'a>) -> Self {
+        self.run = run;
+        self
+    }
+
     /// Receives the training's events.
     pub fn observer(mut self, observer: &'a mut dyn Observer) -> Self {
-        self.observer = Some(observer);
+        let stop = self.run.token().clone();
+        self.run = Run::observed(observer).stop(&stop).journal(self.run.plan().cloned());
         self
     }
 
     /// Lets `stop` end the training with the best weights so far.
     pub fn stop(mut self, stop: &StopToken) -> Self {
-        self.stop = stop.clone();
+        self.run = self.run.stop(stop);
         self
     }
 
-    /// Saves the state of the training.
-    pub fn checkpoint(mut self, checkpoint: Checkpoint) -> Self {
-        self.checkpoint = Some(checkpoint);
+    /// Keeps the state of the training.
+    pub fn journal(mut self, journal: Journal) -> Self {
+        self.run = self.run.journal(journal);
         self
     }
 
@@ -164,12 +139,6 @@ impl<'a> Fit<'a> {
 
     /// As [`run`](Self::run), with the warnings.
     pub fn run_fully(self, table: &Table) -> Result<Fitted> {
-        let settings = self.settings?;
-        let mut silent = Silent;
-        let observer = match self.observer {
-            Some(observer) => observer,
-            None => &mut silent,
-        };
-        fit(table, &settings, FitControl { observer, stop: self.stop.flag(), checkpoint: self.checkpoint })
+        fit(table, &self.settings?, self.run)
     }
 }

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use super::{ConditionalMap, TransportMap};
-use crate::Result;
-use crate::train::{Control, Dataset, Outcome, TrainSettings};
+use crate::train::{Dataset, Outcome, TrainSettings};
+use crate::{Result, Run};
 
 /// The kind of value that a setting takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -81,8 +81,10 @@ pub struct Training<'a> {
     pub settings: &'a TrainSettings,
     /// Seed of initial weights and batches.
     pub seed: u64,
-    /// Observer, stop signal and checkpoint.
-    pub control: Control<'a>,
+    /// What a checkpoint belongs to: settings, data and split.
+    pub identity: &'a str,
+    /// Observer, stop token and journal.
+    pub run: Run<'a>,
 }
 
 /// Writes the parameters of a model file into a map.

@@ -2,7 +2,6 @@
 //!
 //! The parameters θ are learned in log θ, and everything is compared there.
 
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
@@ -12,12 +11,10 @@ use crate::diagnose::{CompareSettings, Comparison, Sample, compare};
 use crate::map::{Method, SampleSettings};
 use crate::report::{PairPlot, PictureSize, PredictivePlot, PredictiveSeries};
 use crate::simulate::lotka_volterra::{INTERVAL, POINTS, SUMMARIES, path, summarise};
-use crate::simulate::{
-    LotkaVolterra, Outcome, SimulateControl, SimulateObserver, SimulateSettings, Simulator, Streams, run,
-};
+use crate::simulate::{LotkaVolterra, Outcome, SimulateSettings, Simulator, Streams, run};
 use crate::train::{Schedule, TrainSettings};
 use crate::transform::SupportRule;
-use crate::{Error, FitSettings, Posterior, Result};
+use crate::{Error, FitSettings, Posterior, Result, Run};
 
 /// The parameters at which the published posteriors were found.
 pub const TRUTHS: [[f64; 4]; 2] = [[0.01, 0.5, 1.0, 0.01], [0.02, 0.02, 0.02, 0.02]];
@@ -68,15 +65,9 @@ impl LvObservation {
 }
 
 /// `rows` pairs (θ, summaries) with θ from the prior; `None` when told to stop.
-pub fn pairs(
-    rows: u64,
-    seed: u64,
-    observer: &mut dyn SimulateObserver,
-    stop: &AtomicBool,
-) -> Result<Option<Table>> {
+pub fn pairs(rows: u64, seed: u64, surrounding: Run<'_>) -> Result<Option<Table>> {
     let settings = SimulateSettings { rows, seed, ..Default::default() };
-    let control = SimulateControl { observer, stop, journal: None, parameters: None };
-    match run(&LotkaVolterra::default(), &settings, control)? {
+    match run(&LotkaVolterra::default(), &settings, None, surrounding)? {
         Outcome::Complete(simulated) => Ok(Some(simulated.table)),
         Outcome::Interrupted { .. } => Ok(None),
     }
@@ -296,8 +287,7 @@ pub fn output_names() -> Vec<String> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::train::Silent;
-    use crate::{FitControl, fit};
+    use crate::fit;
 
     #[test]
     fn observations_come_with_their_path_and_are_the_same_for_the_same_seed() {
@@ -329,15 +319,13 @@ mod tests {
     /// From pairs to comparison with few rows: the pieces fit together, and a draw compared with itself is alike.
     #[test]
     fn the_pieces_fit_together_for_both_methods() {
-        let stop = AtomicBool::new(false);
         let observation = LvObservation::simulate(TRUTHS[0], 1).unwrap();
         for method in Method::published() {
-            let table = pairs(400, 1, &mut Silent, &stop).unwrap().unwrap();
+            let table = pairs(400, 1, Run::silent()).unwrap().unwrap();
             let mut settings = settings(method, 400, 1).unwrap();
             settings.train.epochs = 2;
             settings.method = settings.method.with("feature_width", 16).unwrap();
-            let control = FitControl { observer: &mut Silent, stop: &stop, checkpoint: None };
-            let model = fit(&table, &settings, control).unwrap().posterior;
+            let model = fit(&table, &settings, Run::silent()).unwrap().posterior;
             let draws =
                 model.sample(&observation.summaries, 1, 300, 1, &SampleSettings::default()).unwrap().values;
             let times = draw_times(&model, &observation.summaries, 50, 1, 1).unwrap();

@@ -4,6 +4,5 @@ pub mod lotka_volterra;
 mod uci;
 
 pub use uci::{
-    OverSeeds, Published, UciControl, UciEvent, UciFolds, UciReproduction, UciResult, UciScore, UciSettings,
-    UciTable,
+    OverSeeds, Published, UciEvent, UciFolds, UciReproduction, UciResult, UciScore, UciSettings, UciTable,
 };

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::run::{FailedRow, JournalPlan};
-use crate::{Error, Result};
+use super::run::FailedRow;
+use crate::{Error, Journal as Plan, Result};
 
 /// Finished rows one after the other, or one failed row, with the draws abandoned for them.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,7 +99,7 @@ fn checksum(bytes: &[u8]) -> u32 {
 impl Journal {
     /// Opens the journal for rows of `width` values, the first `dim` of them parameters, and reads what it holds.
     pub(super) fn open(
-        plan: &JournalPlan,
+        plan: &Plan,
         identity: &str,
         dim: usize,
         width: usize,

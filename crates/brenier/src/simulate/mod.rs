@@ -5,15 +5,12 @@
 //! [`Program`] is a user's own program in any language. [`run`] makes a table of rows (θ, outputs):
 //!
 //! ```
-//! use std::sync::atomic::AtomicBool;
-//! use brenier::simulate::{LotkaVolterra, Outcome, SimulateControl, SimulateSettings, run};
-//! use brenier::train::Silent;
+//! use brenier::Run;
+//! use brenier::simulate::{LotkaVolterra, Outcome, SimulateSettings, run};
 //!
 //! # fn main() -> brenier::Result<()> {
 //! let settings = SimulateSettings { rows: 100, seed: 1, ..Default::default() };
-//! let stop = AtomicBool::new(false);
-//! let control = SimulateControl { observer: &mut Silent, stop: &stop, journal: None, parameters: None };
-//! if let Outcome::Complete(simulated) = run(&LotkaVolterra::default(), &settings, control)? {
+//! if let Outcome::Complete(simulated) = run(&LotkaVolterra::default(), &settings, None, Run::silent())? {
 //!     assert_eq!(simulated.table.rows(), 100);
 //!     assert_eq!(simulated.table.names()[..2], ["theta_1", "theta_2"]);
 //! }
@@ -37,10 +34,7 @@ pub use lotka_volterra::LotkaVolterra;
 pub(crate) use prior::correlated;
 pub use prior::{Prior, PriorBlock};
 pub use program::{Program, ProgramControl, ProgramSettings};
-pub use run::{
-    FailedRow, JournalPlan, Outcome, Shard, SimulateControl, SimulateEvent, SimulateObserver,
-    SimulateSettings, Simulated, merge, run,
-};
+pub use run::{FailedRow, Outcome, Shard, SimulateEvent, SimulateSettings, Simulated, merge, run};
 pub use stream::{Stream, Streams};
 pub use two_moons::TwoMoons;
 

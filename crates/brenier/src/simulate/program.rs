@@ -12,7 +12,7 @@ use rand::Rng;
 use super::protocol;
 use super::worker::{Answer, Worker};
 use super::{Attempt, Prior, Simulator, Stream};
-use crate::{Error, Result};
+use crate::{Error, Result, StopToken};
 
 /// Time a program has to answer the greeting where the user sets no limit.
 const START_TIME: Duration = Duration::from_secs(120);
@@ -35,7 +35,7 @@ pub struct ProgramSettings {
 /// What surrounds a program.
 pub struct ProgramControl {
     /// Set from elsewhere to end every wait.
-    pub stop: Option<&'static AtomicBool>,
+    pub stop: Option<StopToken>,
     /// Told once, in words, when a program without a time-out has said nothing for `patience`.
     pub notice: Box<dyn Fn(&str) + Send + Sync>,
     /// Silence after which the notice is given.
@@ -100,7 +100,7 @@ impl Program {
     }
 
     fn stopped(&self) -> bool {
-        self.control.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
+        self.control.stop.as_ref().is_some_and(StopToken::is_stopped)
     }
 
     /// Asks a worker and waits for its answer.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::journal::{Journal, Record};
 use super::{Attempt, Simulator, Stream, Streams};
 use crate::data::Table;
-use crate::{Error, Result};
+use crate::{Error, Result, Run};
 
 /// Draws of one row that may be abandoned in a row before the run is given up.
 const MAX_ABANDONED: u32 = 10_000;
@@ -101,38 +101,6 @@ pub enum SimulateEvent {
     },
 }
 
-/// Receives the events of a run, from one thread at a time.
-pub trait SimulateObserver: Send {
-    /// Keep it short: other threads wait.
-    fn event(&mut self, event: &SimulateEvent);
-}
-
-impl SimulateObserver for crate::train::Silent {
-    fn event(&mut self, _event: &SimulateEvent) {}
-}
-
-/// Where finished rows are kept while a run lasts.
-#[derive(Clone, Debug)]
-pub struct JournalPlan {
-    /// The file.
-    pub path: PathBuf,
-    /// Whether to go on from the file if it exists; otherwise it is replaced.
-    pub resume: bool,
-}
-
-/// What surrounds a run.
-pub struct SimulateControl<'a> {
-    /// Receives the events.
-    pub observer: &'a mut dyn SimulateObserver,
-    /// Set from elsewhere to end the run; finished rows stay in the journal.
-    pub stop: &'a AtomicBool,
-    /// The journal, if any.
-    pub journal: Option<JournalPlan>,
-    /// Parameters to simulate at, row by row, in the order of the prior's names, instead of prior draws; their number
-    /// replaces [`SimulateSettings::rows`].
-    pub parameters: Option<&'a Table>,
-}
-
 /// A row that has no outputs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailedRow {
@@ -177,7 +145,7 @@ struct Collected<'a> {
     abandoned: u64,
     finished: u64,
     journal: Option<Journal>,
-    observer: &'a mut dyn SimulateObserver,
+    run: Run<'a>,
 }
 
 impl Collected<'_> {
@@ -204,16 +172,20 @@ impl Collected<'_> {
 ///
 /// Row i uses the stream number i of the seed and nothing else, so a row is the same on any number of threads and
 /// in any shard. The work is spread over the threads of the current rayon pool.
+///
+/// With a table of `parameters`, named and ordered as the prior's, rows are simulated at these instead of at prior draws, and their
+/// number replaces [`SimulateSettings::rows`]. Finished rows are kept in the journal of `run`.
 pub fn run<S: Simulator + ?Sized>(
     simulator: &S,
     settings: &SimulateSettings,
-    control: SimulateControl<'_>,
+    parameters: Option<&Table>,
+    run: Run<'_>,
 ) -> Result<Outcome> {
     let dim = simulator.prior().dim();
     let names: Vec<String> = [simulator.prior().names(), simulator.output_names()].concat();
     let width = names.len();
     Table::new(names.clone(), Vec::new())?; // a name that is both a parameter and an output is refused here
-    let all_rows = control.parameters.map_or(settings.rows, |table| table.rows() as u64);
+    let all_rows = parameters.map_or(settings.rows, |table| table.rows() as u64);
     let range = settings.shard.map_or(0..all_rows, |shard| shard.range(all_rows));
     let rows = range.end - range.start;
     if rows == 0 {
@@ -237,26 +209,28 @@ pub fn run<S: Simulator + ?Sized>(
         abandoned: 0,
         finished: 0,
         journal: None,
-        observer: control.observer,
+        run,
     };
-    if let Some(plan) = &control.journal {
-        let identity = identity(simulator, settings, control.parameters);
-        let (journal, records) = Journal::open(plan, &identity, dim, width, &range)?;
+    let stop = collected.run.token().clone();
+    if let Some(plan) = collected.run.plan().cloned() {
+        let identity = identity(simulator, settings, parameters);
+        let (journal, records) = Journal::open(&plan, &identity, dim, width, &range)?;
         records.into_iter().for_each(|record| collected.accept(record, range.start, width));
         collected.journal = Some(journal);
     }
-    collected.observer.event(&SimulateEvent::Started { rows, resumed: collected.finished });
+    let resumed = collected.finished;
+    collected.run.tell(SimulateEvent::Started { rows, resumed })?;
 
     let blocks = missing_blocks(&collected.done, simulator.block_rows());
     let streams = Streams::new(settings.seed, 0);
     let succeeded = AtomicU64::new(collected.finished - collected.failures.len() as u64);
     let collected = Mutex::new(collected);
     blocks.into_par_iter().try_for_each(|block| {
-        if control.stop.load(Ordering::Relaxed) {
+        if stop.is_stopped() {
             return Ok(());
         }
         let first = range.start + block.start as u64;
-        let records = simulate_block(simulator, &streams, first, block.len(), control.parameters)?;
+        let records = simulate_block(simulator, &streams, first, block.len(), parameters)?;
         let mut collected = collected.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         for record in records {
             if let Record::Rows { values, .. } = &record {
@@ -278,8 +252,7 @@ pub fn run<S: Simulator + ?Sized>(
         }
         let event =
             SimulateEvent::Progress { done: collected.finished, abandoned: collected.abandoned, failed };
-        collected.observer.event(&event);
-        Ok(())
+        collected.run.tell(event)
     })?;
 
     let mut collected = collected.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -505,18 +478,18 @@ pub fn merge(parts: Vec<(PathBuf, Table)>) -> Result<(Table, Vec<String>)> {
 mod tests {
     use super::*;
     use crate::simulate::{LinearGaussian, Prior, TwoMoons};
-    use crate::train::Silent;
+    use crate::{Journal as Plan, StopToken};
     use rand::RngExt;
 
     fn go<S: Simulator>(
         simulator: &S,
         rows: u64,
         shard: Option<&str>,
-        stop: &AtomicBool,
-        journal: Option<JournalPlan>,
+        stop: &StopToken,
+        journal: Option<Plan>,
     ) -> Result<Outcome> {
         let settings = SimulateSettings { rows, seed: 7, shard: shard.map(|text| text.parse().unwrap()) };
-        run(simulator, &settings, SimulateControl { observer: &mut Silent, stop, journal, parameters: None })
+        run(simulator, &settings, None, Run::silent().stop(stop).journal(journal))
     }
 
     fn complete(outcome: Outcome) -> Simulated {
@@ -528,7 +501,7 @@ mod tests {
 
     #[test]
     fn rows_do_not_depend_on_threads_or_shards() {
-        let never = AtomicBool::new(false);
+        let never = StopToken::new();
         let model = LinearGaussian::default();
         let whole = complete(go(&model, 1000, None, &never, None).unwrap()).table;
         for threads in [1, 3] {
@@ -562,11 +535,11 @@ mod tests {
         outputs: Vec<String>,
         calls: AtomicU64,
         stop_at: u64,
-        stop: &'a AtomicBool,
+        stop: &'a StopToken,
     }
 
     impl<'a> Moody<'a> {
-        fn new(stop_at: u64, stop: &'a AtomicBool) -> Self {
+        fn new(stop_at: u64, stop: &'a StopToken) -> Self {
             Self {
                 inner: TwoMoons::default(),
                 outputs: vec!["y".into()],
@@ -592,7 +565,7 @@ mod tests {
         }
         fn simulate(&self, theta: &[f64], rng: &mut Stream, outputs: &mut [f64]) -> Result<Attempt> {
             if self.calls.fetch_add(1, Ordering::Relaxed) + 1 == self.stop_at {
-                self.stop.store(true, Ordering::Relaxed);
+                self.stop.stop();
             }
             if theta[0] < 0.0 {
                 return Ok(Attempt::Abandoned);
@@ -608,7 +581,7 @@ mod tests {
     #[test]
     fn interrupted_runs_resume_to_the_same_table() {
         let folder = tempfile::tempdir().unwrap();
-        let never = AtomicBool::new(false);
+        let never = StopToken::new();
         let whole = complete(go(&Moody::new(0, &never), 500, None, &never, None).unwrap());
         assert!(whole.abandoned > 350 && whole.abandoned < 650, "{}", whole.abandoned);
         assert!((10..50).contains(&whole.failures.len()), "{}", whole.failures.len());
@@ -622,10 +595,10 @@ mod tests {
         );
 
         let path = folder.path().join("journal");
-        let plan = JournalPlan { path: path.clone(), resume: true };
+        let plan = Plan::at(&path);
         let mut last = 0;
         for stop_at in [90, 200, 150] {
-            let stop = AtomicBool::new(false);
+            let stop = StopToken::new();
             let outcome = go(&Moody::new(stop_at, &stop), 500, None, &stop, Some(plan.clone())).unwrap();
             let Outcome::Interrupted { done, rows } = outcome else { panic!("it should have stopped") };
             assert_eq!(rows, 500);
@@ -646,17 +619,12 @@ mod tests {
 
     #[test]
     fn given_parameters_replace_the_prior() {
-        let never = AtomicBool::new(false);
+        let never = StopToken::new();
         let model = Moody::new(0, &never);
         let names = vec!["theta_1".to_owned(), "theta_2".to_owned()];
         let parameters = Table::new(names, vec![0.5, 0.1, -0.5, 0.1, 0.25, 0.95]).unwrap();
-        let control = SimulateControl {
-            observer: &mut Silent,
-            stop: &never,
-            journal: None,
-            parameters: Some(&parameters),
-        };
-        let simulated = complete(run(&model, &SimulateSettings::default(), control).unwrap());
+        let how = SimulateSettings::default();
+        let simulated = complete(run(&model, &how, Some(&parameters), Run::silent()).unwrap());
         assert_eq!(simulated.table.rows(), 1);
         assert_eq!(&simulated.table.row(0)[..2], [0.5, 0.1]);
         let rows: Vec<u64> = simulated.failures.iter().map(|failure| failure.row).collect();
@@ -671,7 +639,7 @@ mod tests {
         }
         let shard: Shard = "2/3".parse().unwrap();
         assert_eq!(shard.range(u64::MAX), 6148914691236517205..12297829382473034410);
-        let never = AtomicBool::new(false);
+        let never = StopToken::new();
         let none = go(&TwoMoons::default(), 2, Some("1/3"), &never, None).unwrap_err().to_string();
         assert!(none.contains("at least 1"), "{none}");
     }

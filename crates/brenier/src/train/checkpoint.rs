@@ -1,28 +1,12 @@
 //! The complete state of a run on disk: what is needed to end in the same bits after a kill at any moment.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::run::State;
 use crate::store::{self, Tensor, TensorValues};
 use crate::{Error, Result};
-
-/// Where and how often the state of a run is written.
-#[derive(Clone, Debug)]
-pub struct Checkpoint {
-    /// The file; written under a temporary name and renamed.
-    pub path: PathBuf,
-    /// Time between two writings (they happen at validations).
-    pub every: Duration,
-    /// Whether to go on from the file if it exists.
-    pub resume: bool,
-    /// Whether a run that came to its end leaves its state behind too, so that it need not be repeated.
-    pub keep: bool,
-    /// What the run depends on (settings and data): a checkpoint of another run is refused.
-    pub identity: String,
-}
 
 #[derive(Serialize, Deserialize)]
 struct Header {
@@ -33,8 +17,8 @@ struct Header {
 
 const KIND: &str = "training checkpoint";
 
-pub(super) fn save(plan: &Checkpoint, state: &State, vectors: [&[f32]; 4]) -> Result<()> {
-    let header = Header { kind: KIND.into(), identity: plan.identity.clone(), state: state.clone() };
+pub(super) fn save(path: &Path, identity: &str, state: &State, vectors: [&[f32]; 4]) -> Result<()> {
+    let header = Header { kind: KIND.into(), identity: identity.to_owned(), state: state.clone() };
     let tensors: Vec<Tensor> = ["parameters", "best", "mean", "square"]
         .into_iter()
         .zip(vectors)
@@ -44,7 +28,7 @@ pub(super) fn save(plan: &Checkpoint, state: &State, vectors: [&[f32]; 4]) -> Re
             values: TensorValues::F32(values.to_vec()),
         })
         .collect();
-    store::write(&plan.path, &header, &tensors)
+    store::write(path, &header, &tensors)
 }
 
 pub(super) fn load(path: &Path, identity: &str, parameters: usize) -> Result<(State, [Vec<f32>; 4])> {

@@ -7,7 +7,6 @@ mod run;
 mod settings;
 
 pub use adam::{Adam, AdamSettings};
-pub use checkpoint::Checkpoint;
-pub use observe::{Event, Observer, Progress, Silent, Stop};
-pub use run::{Control, Dataset, Outcome, train};
+pub use observe::{Progress, Stop, TrainEvent};
+pub use run::{Dataset, Outcome, train};
 pub use settings::{Schedule, TrainSettings};

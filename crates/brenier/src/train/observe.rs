@@ -51,7 +51,7 @@ impl Stop {
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Event {
+pub enum TrainEvent {
     /// Something the user should know about the table, before the training, or about the training, after it.
     Warning {
         /// In one sentence.
@@ -117,21 +117,4 @@ pub enum Event {
         /// The step it was reached at.
         best_step: u64,
     },
-}
-
-/// Receives the events of a run: a progress bar, a log, a callback.
-pub trait Observer: Send {
-    /// Called from the training thread; keep it short.
-    fn event(&mut self, event: &Event);
-
-    /// Called after every step with the step's number; for progress bars.
-    fn stepped(&mut self, _step: u64) {}
-}
-
-/// Ignores every event.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Silent;
-
-impl Observer for Silent {
-    fn event(&mut self, _event: &Event) {}
 }

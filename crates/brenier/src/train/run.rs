@@ -1,6 +1,5 @@
 //! The training loop.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use rand::SeedableRng;
@@ -8,12 +7,12 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use super::checkpoint::{self, Checkpoint};
-use super::observe::{Event, Observer, Progress, Stop};
+use super::checkpoint;
+use super::observe::{Progress, Stop, TrainEvent};
 use super::{Adam, Schedule, TrainSettings};
 use crate::map::Trainable;
 use crate::map::method::Training;
-use crate::{Error, Result};
+use crate::{Error, Result, Run};
 
 /// Recoveries from non-finite losses before a run is given up.
 const MAX_RECOVERIES: u32 = 8;
@@ -81,34 +80,17 @@ pub struct Outcome {
     pub history: Vec<Progress>,
 }
 
-/// What surrounds a run.
-pub struct Control<'a> {
-    /// Receives events.
-    pub observer: &'a mut dyn Observer,
-    /// Set to `true` from elsewhere to end the run with the best weights so far.
-    pub stop: &'a AtomicBool,
-    /// Where the state is saved, if anywhere.
-    pub checkpoint: Option<Checkpoint>,
-}
-
-/// Trains `map` on the rows `train`, keeping the weights that score best on the rows `valid`.
+/// Trains `map` by gradient steps, keeping the weights that score best on the validation rows.
 ///
 /// The same map, data, settings and `seed` give the same bits, whatever the number of threads.
-pub fn train<M: Trainable<f32>>(
-    map: &mut M,
-    data: &Dataset,
-    train_rows: &[u32],
-    valid_rows: &[u32],
-    settings: &TrainSettings,
-    seed: u64,
-    control: Control<'_>,
-) -> Result<Outcome> {
+pub fn train<M: Trainable<f32>>(map: &mut M, training: Training<'_>) -> Result<Outcome> {
+    let Training { data, train_rows, valid_rows, settings, seed, identity, run: surrounding } = training;
     settings.validate()?;
     if train_rows.is_empty() || valid_rows.is_empty() {
         return Err(Error::setting("valid_fraction", "leaves no row to train on or none to validate with"));
     }
     let batch = settings.batch_size().min(train_rows.len());
-    let mut run = Run {
+    let mut run = Descent {
         workspace: map.workspace(batch),
         adam: Adam::new(map.parameters().len(), settings.adam),
         best: map.parameters().to_vec(),
@@ -137,7 +119,8 @@ pub fn train<M: Trainable<f32>>(
         valid_rows,
         settings,
         seed,
-        control,
+        identity,
+        run: surrounding,
     };
     run.go()
 }
@@ -145,19 +128,19 @@ pub fn train<M: Trainable<f32>>(
 impl Training<'_> {
     /// Trains `map` by gradient steps; see [`train`].
     pub fn descend<M: Trainable<f32>>(self, map: &mut M) -> Result<Outcome> {
-        let Training { data, train_rows, valid_rows, settings, seed, control } = self;
-        train(map, data, train_rows, valid_rows, settings, seed, control)
+        train(map, self)
     }
 }
 
-struct Run<'a, 'b, M: Trainable<f32>> {
+struct Descent<'a, 'b, M: Trainable<f32>> {
     map: &'a mut M,
     data: &'a Dataset,
     train_rows: &'a [u32],
     valid_rows: &'a [u32],
     settings: &'a TrainSettings,
     seed: u64,
-    control: Control<'b>,
+    identity: &'a str,
+    run: Run<'b>,
     workspace: M::Workspace,
     adam: Adam<f32>,
     best: Vec<f32>,
@@ -168,24 +151,24 @@ struct Run<'a, 'b, M: Trainable<f32>> {
     state: State,
 }
 
-impl<M: Trainable<f32>> Run<'_, '_, M> {
+impl<M: Trainable<f32>> Descent<'_, '_, M> {
     fn go(&mut self) -> Result<Outcome> {
         let resumed_at = self.resume()?;
         let per_epoch = self.train_rows.len().div_ceil(self.batch) as u64;
-        self.control.observer.event(&Event::Started {
+        self.run.tell(TrainEvent::Started {
             train_rows: self.train_rows.len(),
             valid_rows: self.valid_rows.len(),
             parameters: self.best.len(),
             resumed_at,
             max_steps: per_epoch * u64::from(self.settings.epochs),
-        });
+        })?;
         self.shuffle();
         let mut last_saved = Instant::now();
         if self.state.best_valid.is_none() {
             self.validate()?;
         }
         while self.state.stop.is_none() {
-            if self.control.stop.load(Ordering::Relaxed) {
+            if self.run.is_stopped() {
                 self.state.stop = Some(Stop::Interrupted);
             } else if self
                 .settings
@@ -194,12 +177,11 @@ impl<M: Trainable<f32>> Run<'_, '_, M> {
             {
                 self.state.stop = Some(Stop::Minutes);
             } else {
-                self.step();
+                self.step()?;
                 if self.state.step.is_multiple_of(self.interval as u64) {
                     self.validate()?;
                     self.schedule();
-                    if self.control.checkpoint.as_ref().is_some_and(|plan| last_saved.elapsed() >= plan.every)
-                    {
+                    if self.run.plan().is_some_and(|plan| last_saved.elapsed() >= plan.every) {
                         self.save()?;
                         last_saved = Instant::now();
                     }
@@ -216,7 +198,7 @@ impl<M: Trainable<f32>> Run<'_, '_, M> {
         if self.state.running.1 > 0 && stop != Stop::Diverged {
             self.validate()?;
         }
-        if !stop.is_resumable() && self.control.checkpoint.as_ref().is_some_and(|plan| plan.keep) {
+        if !stop.is_resumable() && self.run.plan().is_some_and(|plan| plan.keep) {
             self.save()?;
         }
         self.map.parameters_mut().copy_from_slice(&self.best);
@@ -228,7 +210,7 @@ impl<M: Trainable<f32>> Run<'_, '_, M> {
             )
         })?;
         let (steps, best_step) = (self.state.step, self.state.best_step);
-        self.control.observer.event(&Event::Finished { stop, steps, best_valid_nll, best_step });
+        self.run.tell(TrainEvent::Finished { stop, steps, best_valid_nll, best_step })?;
         Ok(Outcome {
             stop,
             steps,
@@ -264,7 +246,7 @@ impl<M: Trainable<f32>> Run<'_, '_, M> {
         }
     }
 
-    fn step(&mut self) {
+    fn step(&mut self) -> Result<()> {
         let learning_rate = self.learning_rate();
         let state = &mut self.state;
         let rows = self.batch.min(self.order.len() - state.position);
@@ -272,15 +254,15 @@ impl<M: Trainable<f32>> Run<'_, '_, M> {
         let (x, y) = self.map.load(&mut self.workspace, rows);
         self.data.gather(index, x, y);
         state.step += 1;
-        self.control.observer.stepped(state.step);
+        self.run.stepped(state.step);
         match self.map.adjoints(&mut self.workspace) {
             Ok(loss) if loss.is_finite() => {
                 self.adam.step(self.map, &self.workspace, learning_rate);
                 state.running.0 += loss * rows as f64;
                 state.running.1 += rows as u64;
             }
-            Ok(loss) => self.recover(format!("the training loss was {loss}")),
-            Err(error) => self.recover(error.to_string()),
+            Ok(loss) => self.recover(format!("the training loss was {loss}"))?,
+            Err(error) => self.recover(error.to_string())?,
         }
         let state = &mut self.state;
         state.position += rows;
@@ -295,20 +277,22 @@ impl<M: Trainable<f32>> Run<'_, '_, M> {
                 self.shuffle();
             }
         }
+        Ok(())
     }
 
     /// Back to the best weights with half the step size and a fresh memory.
-    fn recover(&mut self, cause: String) {
+    fn recover(&mut self, cause: String) -> Result<()> {
         self.state.recoveries += 1;
         self.state.learning_rate *= 0.5;
         self.map.parameters_mut().copy_from_slice(&self.best);
         self.adam = Adam::new(self.best.len(), self.settings.adam);
         self.state.running = (0.0, 0);
         let (step, learning_rate) = (self.state.step, self.state.learning_rate);
-        self.control.observer.event(&Event::Recovered { step, cause, learning_rate });
+        self.run.tell(TrainEvent::Recovered { step, cause, learning_rate })?;
         if self.state.recoveries >= MAX_RECOVERIES {
             self.state.stop = Some(Stop::Diverged);
         }
+        Ok(())
     }
 
     /// Scores the validation rows and keeps a copy of the weights if they are the best.
@@ -346,9 +330,9 @@ impl<M: Trainable<f32>> Run<'_, '_, M> {
                 drops: state.drops,
             };
             state.history.push(progress);
-            self.control.observer.event(&Event::Validated(progress));
+            self.run.tell(TrainEvent::Validated(progress))?;
         } else if !finite {
-            self.recover(format!("the validation loss was {valid_nll}"));
+            self.recover(format!("the validation loss was {valid_nll}"))?;
         }
         Ok(())
     }
@@ -369,11 +353,12 @@ impl<M: Trainable<f32>> Run<'_, '_, M> {
     }
 
     fn save(&mut self) -> Result<()> {
-        let Some(plan) = &self.control.checkpoint else { return Ok(()) };
+        let Some(plan) = self.run.plan() else { return Ok(()) };
         let mut state = self.state.clone();
         state.adam_steps = self.adam.steps;
         checkpoint::save(
-            plan,
+            &plan.path,
+            self.identity,
             &state,
             [self.map.parameters(), &self.best, &self.adam.mean, &self.adam.square],
         )
@@ -381,12 +366,11 @@ impl<M: Trainable<f32>> Run<'_, '_, M> {
 
     /// Takes up the state of the checkpoint, if there is one to take up; returns its step.
     fn resume(&mut self) -> Result<u64> {
-        let Some(plan) = self.control.checkpoint.as_ref().filter(|plan| plan.resume && plan.path.exists())
-        else {
+        let Some(plan) = self.run.plan().filter(|plan| plan.resume && plan.path.exists()) else {
             return Ok(0);
         };
         let (state, [parameters, best, mean, square]) =
-            checkpoint::load(&plan.path, &plan.identity, self.best.len())?;
+            checkpoint::load(&plan.path, self.identity, self.best.len())?;
         if state.position >= self.train_rows.len() || state.history.len() as u64 > state.step {
             return Err(Error::model(&plan.path, "the checkpoint does not fit the table"));
         }

@@ -17,7 +17,7 @@ mod space;
 
 pub(crate) use parallel::side_by_side;
 pub(crate) use search::spread;
-pub use search::{SearchControl, TuneEvent, TuneOutcome, search, validation_split};
+pub use search::{TuneEvent, TuneOutcome, search, validation_split};
 pub use space::{Domain, SearchSpace};
 
 use serde::{Deserialize, Serialize};
@@ -40,6 +40,10 @@ pub struct TuneSettings {
     pub repeats: Option<usize>,
     /// The published protocol: every pilot runs to its end, and its numbers of trials, finalists and repeats.
     pub exact: bool,
+    /// Minutes after which the search ends with what there is. Which trials are finished by then depends on the machine, so a
+    /// search that runs out of time is not reproducible; one that does not is.
+    #[serde(skip_serializing)]
+    pub minutes: Option<f64>,
 }
 
 /// Epochs of a pilot where nothing is said.
@@ -57,6 +61,7 @@ impl TuneSettings {
             finalists: Some(finalists),
             repeats: Some(self.repeats.unwrap_or(by(5, 2))),
             exact: self.exact,
+            minutes: self.minutes,
         };
         let counts = [
             ("trials", resolved.trials),

@@ -9,42 +9,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::journal::{Entry, Journal};
+use super::journal::{Entry, Journal as Finished};
 use super::parallel::side_by_side;
 use super::{Final, Pilot, SearchSpace, TuneSettings};
 use crate::data::{Split, Table, discard};
 use crate::map::method::Problem;
-use crate::train::{Checkpoint, Event, Observer, Stop, TrainSettings};
-use crate::{Error, FitControl, FitSettings, Fitted, Posterior, Prepared, Result};
+use crate::run::{Event, Journal, Observer, Run, StopToken};
+use crate::train::{Stop, TrainEvent, TrainSettings};
+use crate::{Error, FitSettings, Fitted, Posterior, Prepared, Result};
 
 /// Parts of the pilot epochs after which the worse half is dropped; the last is the whole.
 const LADDER: [f64; 4] = [0.125, 0.25, 0.5, 1.0];
 /// Part of a time budget that pilots may use.
 const PILOT_SHARE: f64 = 0.4;
-/// Time between checkpoints of a full training.
-const CHECKPOINT_EVERY: Duration = Duration::from_secs(30);
 
-/// What surrounds a search.
-pub struct SearchControl<'a> {
-    /// Receives events, on the calling thread.
-    pub observer: &'a mut dyn FnMut(&TuneEvent<'_>),
-    /// Set from elsewhere to end the search with what there is.
-    pub stop: &'a AtomicBool,
-    /// The folder for journal, checkpoints and models; made if need be. What it holds of the same search is taken up.
-    pub folder: &'a Path,
-    /// Trials at a time, one thread each.
-    pub threads: usize,
-    /// Minutes after which the search ends with what there is. Which trials are finished by then depends on the
-    /// machine, so a search that runs out of time is not reproducible; one that does not is.
-    pub minutes: Option<f64>,
-}
-
-/// What a search tells while it runs.
-#[derive(Debug)]
-pub enum TuneEvent<'a> {
+/// An event of a search.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum TuneEvent {
     /// `jobs` trainings begin: a rung of pilots, or the full trainings.
     Started {
         /// The rung, or `None` for the full trainings.
@@ -55,11 +41,14 @@ pub enum TuneEvent<'a> {
         finished: usize,
     },
     /// A pilot reached its rung.
-    Pilot(&'a Pilot),
+    Pilot(Pilot),
     /// A full training ended.
-    Final(&'a Final),
+    Final(Final),
     /// Something the user should know.
-    Warning(&'a str),
+    Warning {
+        /// In one sentence.
+        text: String,
+    },
 }
 
 /// Everything a search found.
@@ -87,34 +76,37 @@ pub fn validation_split(rows: usize, settings: &FitSettings) -> Result<Split> {
 ///
 /// Trials train on the split's training rows and are compared on its validation rows. The seed of `base` decides the
 /// draws and is the first of the seeds of the full trainings.
+///
+/// Journal, checkpoints and models are kept in `folder`, which is made if need be; what it holds of the same search is taken up.
+/// As many trials run at a time as the current rayon pool has threads.
 pub fn search(
     table: &Table,
     split: &Split,
     base: &FitSettings,
     space: &SearchSpace,
     settings: &TuneSettings,
-    control: SearchControl<'_>,
+    folder: &Path,
+    run: Run<'_>,
 ) -> Result<TuneOutcome> {
     let settings = settings.resolved(base.method.method())?;
     let base = FitSettings { train: TrainSettings { minutes: None, ..base.train.clone() }, ..base.clone() };
     let (target, given) = base.columns(table.names())?;
     let trials = space.draw(&base, given.len(), settings.trials.unwrap_or(1), base.seed)?;
-    let fresh = !control.folder.exists();
-    fs::create_dir_all(control.folder)
-        .map_err(|source| Error::io(control.folder, "make the folder", source))?;
+    let fresh = !folder.exists();
+    fs::create_dir_all(folder).map_err(|source| Error::io(folder, "make the folder", source))?;
     let identity = identity(table, split, &base, space, &settings);
-    let (journal, entries) = Journal::open(&control.folder.join("journal.jsonl"), &identity)?;
+    let (journal, entries) = Finished::open(&folder.join("journal.jsonl"), &identity)?;
     let started = Instant::now();
     let after = |share: f64| {
-        let minutes = control.minutes.filter(|minutes| *minutes < 1e7)?;
+        let minutes = settings.minutes.filter(|minutes| *minutes < 1e7)?;
         Some(started + Duration::try_from_secs_f64(60.0 * share * minutes).ok()?)
     };
     let deadlines = (after(PILOT_SHARE), after(1.0));
     let problem = Problem { target: target.len(), given: given.len(), rows: split.train.len() };
     let costs = trials.iter().map(|trial| trial.cost(problem)).collect::<Result<_>>()?;
     let search =
-        Search { table, split, trials: &trials, costs, settings: &settings, control, journal, deadlines };
-    let journal = search.control.folder.join("journal.jsonl");
+        Search { table, split, trials: &trials, costs, settings: &settings, folder, run, journal, deadlines };
+    let journal = folder.join("journal.jsonl");
     let (pilots, finals, complete) = search.run(entries).inspect_err(|_| {
         // Nothing was finished, so nothing is left behind.
         if fresh && fs::read_to_string(&journal).is_ok_and(|text| text.lines().count() <= 1) {
@@ -160,9 +152,9 @@ struct Pacer<'a> {
     /// Part of the steps allowed.
     part: f64,
     limit: u64,
-    stop: &'a AtomicBool,
+    stop: StopToken,
     /// Either of them ends the training.
-    outer: [&'a AtomicBool; 2],
+    outer: (&'a StopToken, &'a AtomicBool),
     deadline: Option<Instant>,
     cut: Option<Cut>,
 }
@@ -170,28 +162,29 @@ struct Pacer<'a> {
 impl Pacer<'_> {
     fn check(&mut self, step: u64) {
         let over = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        if over || self.outer.iter().any(|flag| flag.load(Ordering::Relaxed)) {
+        if over || self.outer.0.is_stopped() || self.outer.1.load(Ordering::Relaxed) {
             self.cut = Some(Cut::Budget);
         } else if self.cut != Some(Cut::Budget) && step >= self.limit {
             self.cut = Some(Cut::Rung);
         } else {
             return;
         }
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop.stop();
     }
 }
 
 impl Observer for Pacer<'_> {
-    fn event(&mut self, event: &Event) {
-        if let Event::Started { resumed_at, max_steps, .. } = event {
+    fn event(&mut self, event: &Event) -> Result<()> {
+        if let Event::Train(TrainEvent::Started { resumed_at, max_steps, .. }) = event {
             self.limit = match self.part {
                 1.0 => u64::MAX,
                 part => ((*max_steps as f64 * part).ceil() as u64).max(1),
             };
             // The second block of a joint map runs to the rung too.
-            self.stop.store(self.cut == Some(Cut::Budget), Ordering::Relaxed);
+            self.stop.set(self.cut == Some(Cut::Budget));
             self.check(*resumed_at);
         }
+        Ok(())
     }
 
     fn stepped(&mut self, step: u64) {
@@ -206,8 +199,9 @@ struct Search<'a, 'b: 'a> {
     /// What an epoch of each costs, in units of its own.
     costs: Vec<usize>,
     settings: &'a TuneSettings,
-    control: SearchControl<'b>,
-    journal: Journal,
+    folder: &'a Path,
+    run: Run<'b>,
+    journal: Finished,
     /// Of the pilots, and of everything.
     deadlines: (Option<Instant>, Option<Instant>),
 }
@@ -227,7 +221,7 @@ impl<'a, 'b: 'a> Search<'a, 'b> {
             }
         }
         let (chosen, mut complete) = self.pilots(&mut pilots)?;
-        if !self.control.stop.load(Ordering::Relaxed) {
+        if !self.run.is_stopped() {
             complete &= self.finals(&chosen, &mut finals)?;
         } else {
             complete = false;
@@ -237,7 +231,7 @@ impl<'a, 'b: 'a> Search<'a, 'b> {
             let order = by_loss(a.valid_nll, b.valid_nll);
             order.then_with(|| (a.trial, a.repeat).cmp(&(b.trial, b.repeat)))
         });
-        Ok((pilots.into_values().collect(), (finals, self.control.folder.to_owned()), complete))
+        Ok((pilots.into_values().collect(), (finals, self.folder.to_owned()), complete))
     }
 
     /// Climbs the ladder; returns the trials to train fully, best first, and whether all pilots were run.
@@ -254,10 +248,10 @@ impl<'a, 'b: 'a> Search<'a, 'b> {
                 missing.sort_by_key(|&trial| Reverse(self.costs[trial]));
             }
             let (jobs, finished) = (missing.len(), alive.len() - missing.len());
-            (self.control.observer)(&TuneEvent::Started { rung: Some(rung), jobs, finished });
+            self.run.tell(TuneEvent::Started { rung: Some(rung), jobs, finished })?;
             let (shared, deadline) = (self.shared(), self.deadlines.0);
             let journal = &mut self.journal;
-            let observer = &mut *self.control.observer;
+            let run = &mut self.run;
             side_by_side(
                 shared.threads,
                 &shared.abandoned,
@@ -266,7 +260,7 @@ impl<'a, 'b: 'a> Search<'a, 'b> {
                 |pilot| {
                     if let Some(pilot) = pilot? {
                         journal.append(&Entry::Pilot(pilot.clone()))?;
-                        observer(&TuneEvent::Pilot(&pilot));
+                        run.tell(TuneEvent::Pilot(pilot.clone()))?;
                         pilots.insert((pilot.trial, rung), pilot);
                     }
                     Ok(())
@@ -290,7 +284,7 @@ impl<'a, 'b: 'a> Search<'a, 'b> {
             let kept =
                 if rung + 1 == ladder.len() { finalists } else { finalists.max(alive.len().div_ceil(2)) };
             for trial in alive.drain(kept.min(alive.len())..) {
-                forget(self.control.folder, trial);
+                forget(self.folder, trial);
             }
             if rung + 1 < ladder.len() {
                 alive.sort_unstable();
@@ -298,7 +292,7 @@ impl<'a, 'b: 'a> Search<'a, 'b> {
         }
         alive.truncate(finalists);
         if complete {
-            alive.iter().for_each(|&trial| forget(self.control.folder, trial));
+            alive.iter().for_each(|&trial| forget(self.folder, trial));
         }
         Ok((alive, complete))
     }
@@ -316,10 +310,10 @@ impl<'a, 'b: 'a> Search<'a, 'b> {
         let missing: Vec<(usize, usize)> =
             all.iter().copied().filter(|job| !finals.contains_key(job)).collect();
         let (jobs, finished) = (missing.len(), all.len() - missing.len());
-        (self.control.observer)(&TuneEvent::Started { rung: None, jobs, finished });
+        self.run.tell(TuneEvent::Started { rung: None, jobs, finished })?;
         let (shared, deadline) = (self.shared(), self.deadlines.1);
         let journal = &mut self.journal;
-        let observer = &mut *self.control.observer;
+        let run = &mut self.run;
         let first = (finished == 0).then(|| missing.first()).flatten();
         let mut complete = true;
         let mut told = Vec::new();
@@ -334,7 +328,7 @@ impl<'a, 'b: 'a> Search<'a, 'b> {
                     Some((training, cut, warnings)) => {
                         for text in warnings {
                             if !told.contains(&text) {
-                                observer(&TuneEvent::Warning(&text));
+                                run.tell(TuneEvent::Warning { text: text.clone() })?;
                                 told.push(text);
                             }
                         }
@@ -343,7 +337,7 @@ impl<'a, 'b: 'a> Search<'a, 'b> {
                         } else {
                             journal.append(&Entry::Final(training.clone()))?;
                         }
-                        observer(&TuneEvent::Final(&training));
+                        run.tell(TuneEvent::Final(training.clone()))?;
                         finals.insert((training.trial, training.repeat), training);
                     }
                 }
@@ -360,9 +354,9 @@ impl<'a, 'b: 'a> Search<'a, 'b> {
             trials: self.trials,
             epochs: self.settings.pilot_epochs.unwrap_or(1),
             resumable: !self.settings.exact,
-            stop: self.control.stop,
-            folder: self.control.folder.to_owned(),
-            threads: self.control.threads.max(1),
+            stop: self.run.token().clone(),
+            folder: self.folder.to_owned(),
+            threads: rayon::current_num_threads(),
             abandoned: AtomicBool::new(false),
             prepared: Mutex::default(),
         }
@@ -378,7 +372,7 @@ struct Shared<'a> {
     epochs: u32,
     /// Whether a pilot goes on from one rung to the next.
     resumable: bool,
-    stop: &'a AtomicBool,
+    stop: StopToken,
     folder: PathBuf,
     threads: usize,
     /// Set when an error ends the search.
@@ -388,7 +382,7 @@ struct Shared<'a> {
 
 impl Shared<'_> {
     fn over(&self, deadline: Option<Instant>) -> bool {
-        self.stop.load(Ordering::Relaxed) || deadline.is_some_and(|deadline| Instant::now() >= deadline)
+        self.stop.is_stopped() || deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
     /// The table made ready for `settings`: once for all trainings that differ in method and training alone.
@@ -415,13 +409,13 @@ impl Shared<'_> {
         settings: &FitSettings,
         part: f64,
         deadline: Option<Instant>,
-        checkpoint: Option<Checkpoint>,
+        journal: Option<Journal>,
     ) -> Result<(Fitted, Option<Cut>)> {
-        let stop = AtomicBool::new(false);
-        let outer = [self.stop, &self.abandoned];
-        let mut pacer = Pacer { part, limit: u64::MAX, stop: &stop, outer, deadline, cut: None };
-        let control = FitControl { observer: &mut pacer, stop: &stop, checkpoint };
-        let fitted = self.prepared(settings)?.fit(settings, control)?;
+        let stop = StopToken::new();
+        let outer = (&self.stop, &self.abandoned);
+        let mut pacer = Pacer { part, limit: u64::MAX, stop: stop.clone(), outer, deadline, cut: None };
+        let run = Run::observed(&mut pacer).stop(&stop).journal(journal);
+        let fitted = self.prepared(settings)?.fit(settings, run)?;
         Ok((fitted, pacer.cut))
     }
 
@@ -438,15 +432,14 @@ impl Shared<'_> {
         }
         let mut settings = self.trials[trial].clone();
         settings.train.epochs = settings.train.epochs.min(self.epochs);
-        let checkpoint = self.resumable.then(|| Checkpoint {
+        let journal = self.resumable.then(|| Journal {
             path: pilot_path(&self.folder, trial),
             every: Duration::MAX,
             resume: true,
             keep: true,
-            identity: String::new(),
         });
         let started = Instant::now();
-        let fitted = self.fit(&settings, part, deadline, checkpoint);
+        let fitted = self.fit(&settings, part, deadline, journal);
         let mut pilot = Pilot {
             trial,
             rung,
@@ -485,20 +478,14 @@ impl Shared<'_> {
         settings.seed = settings.seed.wrapping_add(repeat as u64);
         let name = format!("final-{trial:04}-{repeat}");
         let path = self.folder.join(format!("{name}.checkpoint"));
-        let plan = Checkpoint {
-            path: path.clone(),
-            every: CHECKPOINT_EVERY,
-            resume: true,
-            keep: false,
-            identity: String::new(),
-        };
+        let plan = Journal::at(&path);
         let started = Instant::now();
         let fitted = self.fit(&settings, 1.0, deadline, Some(plan));
         let seconds = started.elapsed().as_secs_f64();
         let (mut cut, mut told) = (false, Vec::new());
         let training = match fitted {
             // The user does not want to wait: what has hardly begun is no model.
-            Ok((fitted, Some(Cut::Budget))) if !fitted.validated && self.stop.load(Ordering::Relaxed) => {
+            Ok((fitted, Some(Cut::Budget))) if !fitted.validated && self.stop.is_stopped() => {
                 return Ok(None);
             }
             Ok((Fitted { posterior, warnings, .. }, ended)) => {

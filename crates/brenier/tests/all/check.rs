@@ -2,22 +2,18 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::sync::atomic::AtomicBool;
-
 use brenier::check::{
-    Advice, Check, CheckControl, CheckSettings, GapSource, Predictive, Severity, Topic, Trust, check,
+    Advice, Against, Check, CheckSettings, GapSource, Predictive, Severity, Topic, Trust, check,
 };
 use brenier::data::{Pick, Selection, Table};
 use brenier::map::pcp::PcpSettings;
 use brenier::map::{Method, SampleSettings};
 use brenier::report::{Block, ObservationView, Picture, ReportPage, Section};
-use brenier::simulate::{
-    LinearGaussian, Outcome, SimulateControl, SimulateSettings, Simulator, TwoMoons, run,
-};
+use brenier::simulate::{LinearGaussian, Outcome, SimulateSettings, Simulator, TwoMoons, run};
 use brenier::statistics::Estimate;
 use brenier::store::{self, Tensor};
-use brenier::train::{Silent, TrainSettings};
-use brenier::{FitControl, FitSettings, Posterior, demo, fit, fit_split};
+use brenier::train::TrainSettings;
+use brenier::{FitSettings, Posterior, Run, demo, fit, fit_split};
 
 fn columns(names: &[&str]) -> Option<Selection> {
     Some(Selection::Columns(names.iter().map(|name| Pick::Name((*name).to_owned())).collect()))
@@ -30,10 +26,7 @@ fn fitted(table: Table, target: &[&str], given: &[&str], epochs: u32, settings: 
         train: TrainSettings { epochs, batch_size: Some(64), ..settings.train.clone() },
         ..settings
     };
-    let stop = AtomicBool::new(false);
-    fit(&table, &settings, FitControl { observer: &mut Silent, stop: &stop, checkpoint: None })
-        .unwrap()
-        .posterior
+    fit(&table, &settings, Run::silent()).unwrap().posterior
 }
 
 fn small() -> FitSettings {
@@ -55,7 +48,7 @@ fn quick() -> CheckSettings {
 }
 
 fn judged(model: &Posterior, table: &Table, settings: &CheckSettings) -> Check {
-    check(model, table, settings, CheckControl::silent(&mut Silent)).unwrap()
+    check(model, table, settings, Against::default(), Run::silent()).unwrap()
 }
 
 fn changed(table: &Table, change: impl Fn(usize, &mut [f64])) -> Table {
@@ -127,9 +120,7 @@ fn predictives_and_other_fits_take_part() {
     let model = LinearGaussian::default();
     let simulate = |rows, seed| {
         let settings = SimulateSettings { rows, seed, ..SimulateSettings::default() };
-        let stop = AtomicBool::new(false);
-        let control = SimulateControl { observer: &mut Silent, stop: &stop, journal: None, parameters: None };
-        match run(&model, &settings, control).unwrap() {
+        match run(&model, &settings, None, Run::silent()).unwrap() {
             Outcome::Complete(simulated) => simulated.table,
             Outcome::Interrupted { .. } => unreachable!(),
         }
@@ -140,8 +131,8 @@ fn predictives_and_other_fits_take_part() {
     let others =
         [("other".to_owned(), fitted(train, &target, &given, 15, FitSettings { seed: 1, ..small() }))];
     let held_out = simulate(500, 1);
-    let control = CheckControl { observer: &mut Silent, simulator: Some(&model), others: &others };
-    let found = check(&own, &held_out, &quick(), control).unwrap();
+    let against = Against { simulator: Some(&model), others: &others };
+    let found = check(&own, &held_out, &quick(), against, Run::silent()).unwrap();
     assert_ne!(found.verdict.trust, Trust::Untrustworthy, "{:#?}", found.verdict);
     let predictive = found.predictive.as_ref().unwrap();
     assert_eq!((predictive.observations, predictive.rows.len(), predictive.outputs.len()), (30, 30, 4));
@@ -159,18 +150,18 @@ fn predictives_and_other_fits_take_part() {
 
     // Outputs far from what the posterior can make lie outside of every predictive.
     let strange: Vec<f64> = [[9.0, -9.0, 9.0, 9.0]; 3].concat();
-    let at = Predictive::at(&own, &strange, &model, &quick(), &mut Silent).unwrap();
+    let at = Predictive::at(&own, &strange, &model, &quick(), Run::silent()).unwrap();
     assert!(at.rows.iter().all(|row| row.p_values.iter().any(|&p| p < 0.05)), "{at:?}");
 
     // Mistakes come before the work.
     let with = |simulator: &dyn Simulator| {
-        let control = CheckControl { observer: &mut Silent, simulator: Some(simulator), others: &[] };
-        check(&own, &held_out, &quick(), control).unwrap_err().to_string()
+        let against = Against { simulator: Some(simulator), others: &[] };
+        check(&own, &held_out, &quick(), against, Run::silent()).unwrap_err().to_string()
     };
     assert!(with(&TwoMoons::default()).contains("\"y_3\""));
     let others = [("demo".to_owned(), fitted(demo::simulate(200, 0), &["x1"], &["y"], 1, small()))];
-    let control = CheckControl { observer: &mut Silent, simulator: None, others: &others };
-    let text = check(&own, &held_out, &quick(), control).unwrap_err().to_string();
+    let against = Against { simulator: None, others: &others };
+    let text = check(&own, &held_out, &quick(), against, Run::silent()).unwrap_err().to_string();
     assert!(text.contains("demo is a model of x1 given y"), "{text}");
 }
 
@@ -207,7 +198,7 @@ fn odd_tables_and_settings_are_sentences() {
     let model = fitted(demo::simulate(200, 0), &["x1", "x2"], &["y"], 1, small());
     let refuse = |table: &Table, settings: &CheckSettings, words: &str| {
         let error =
-            check(&model, table, settings, CheckControl::silent(&mut Silent)).unwrap_err().to_string();
+            check(&model, table, settings, Against::default(), Run::silent()).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
     };
     let table = demo::simulate(50, 1);
@@ -224,7 +215,7 @@ fn odd_tables_and_settings_are_sentences() {
     refuse(&table, &CheckSettings { level: 1.0, ..quick.clone() }, "level");
     // Far outside of everything: a finding or a sentence, never a panic.
     let far = changed(&table, |_, values| values.iter_mut().for_each(|value| *value *= 1e6));
-    match check(&model, &far, &quick, CheckControl::silent(&mut Silent)) {
+    match check(&model, &far, &quick, Against::default(), Run::silent()) {
         Ok(found) => assert_eq!(found.verdict.trust, Trust::Untrustworthy),
         Err(error) => assert!(!error.to_string().is_empty()),
     }
@@ -305,9 +296,7 @@ fn overfitted() -> (Table, Vec<u32>, Vec<u32>, Posterior) {
         },
         ..FitSettings::default()
     };
-    let stop = AtomicBool::new(false);
-    let control = FitControl { observer: &mut Silent, stop: &stop, checkpoint: None };
-    let model = fit_split(&table, &train, &valid, &settings, control).unwrap().posterior;
+    let model = fit_split(&table, &train, &valid, &settings, Run::silent()).unwrap().posterior;
     (table, train, valid, model)
 }
 

@@ -1,13 +1,11 @@
 //! Statistical claims against problems whose answers are known in closed form.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::sync::atomic::AtomicBool;
-
 use brenier::data::Table;
 use brenier::map::{Method, SampleSettings};
-use brenier::simulate::{Outcome, SimulateControl, SimulateSettings, Streams, TwoMoons, run};
-use brenier::train::{Schedule, Silent, Stop, TrainSettings};
-use brenier::{FitControl, FitSettings, ModeSettings, Posterior, fit};
+use brenier::simulate::{Outcome, SimulateSettings, Streams, TwoMoons, run};
+use brenier::train::{Schedule, Stop, TrainSettings};
+use brenier::{FitSettings, ModeSettings, Posterior, Run, fit};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
@@ -38,10 +36,7 @@ fn settings(method: Method, target: &str, given: &str) -> FitSettings {
 }
 
 fn fitted(table: Table, settings: &FitSettings) -> Posterior {
-    let stop = AtomicBool::new(false);
-    fit(&table, settings, FitControl { observer: &mut Silent, stop: &stop, checkpoint: None })
-        .unwrap()
-        .posterior
+    fit(&table, settings, Run::silent()).unwrap().posterior
 }
 
 fn names(names: &[&str]) -> Vec<String> {
@@ -52,10 +47,10 @@ fn names(names: &[&str]) -> Vec<String> {
 #[test]
 fn two_moons_are_found_by_both_maps() {
     let model = TwoMoons::default();
-    let stop = AtomicBool::new(false);
-    let control = SimulateControl { observer: &mut Silent, stop: &stop, journal: None, parameters: None };
     let wanted = SimulateSettings { rows: 20_000, seed: 1, ..Default::default() };
-    let Outcome::Complete(simulated) = run(&model, &wanted, control).unwrap() else { unreachable!() };
+    let Outcome::Complete(simulated) = run(&model, &wanted, None, Run::silent()).unwrap() else {
+        unreachable!()
+    };
     let (observed, count) = ([0.1, -0.2], 4000);
     let streams = Streams::new(9, 0);
     let exact: Vec<f64> =

@@ -1,13 +1,12 @@
 //! What every method of the list promises, checked on a model that was fitted with it.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 use brenier::data::Table;
 use brenier::map::method::Problem;
 use brenier::map::{Method, SampleSettings};
-use brenier::train::{Silent, TrainSettings};
-use brenier::{FitControl, FitSettings, ModeSettings, Posterior, demo, fit};
+use brenier::train::TrainSettings;
+use brenier::{FitSettings, ModeSettings, Posterior, Run, demo, fit};
 
 fn fitted(table: Table, method: Method, joint: bool) -> Posterior {
     let method = method.defaults();
@@ -20,9 +19,7 @@ fn fitted(table: Table, method: Method, joint: bool) -> Posterior {
         seed: 3,
         ..Default::default()
     };
-    let stop = AtomicBool::new(false);
-    let control = FitControl { observer: &mut Silent, stop: &stop, checkpoint: None };
-    fit(&table, &settings, control).unwrap().posterior
+    fit(&table, &settings, Run::silent()).unwrap().posterior
 }
 
 /// Rows of standardised (x, y) close to where data are.

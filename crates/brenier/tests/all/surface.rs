@@ -1,13 +1,14 @@
 //! The library as a user meets it: fits in one sentence, prepared tables, ensembles, named draws, densities, bytes.
 
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use brenier::data::Table;
 use brenier::map::{Method, SampleSettings};
-use brenier::train::{Checkpoint, Event, Observer, Silent, TrainSettings};
+use brenier::train::{TrainEvent, TrainSettings};
 use brenier::transform::Support;
-use brenier::{Fit, FitControl, FitSettings, Fitted, Posterior, Prepared, StopToken, demo, fit_split};
+use brenier::{
+    Event, Fit, FitSettings, Fitted, Journal, Observer, Posterior, Prepared, Run, StopToken, demo, fit_split,
+};
 
 fn quick(method: Method) -> FitSettings {
     FitSettings {
@@ -24,9 +25,8 @@ fn close(a: &[f64], b: &[f64]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-5)
 }
 
-fn run(prepared: &Prepared, settings: &FitSettings, checkpoint: Option<Checkpoint>) -> Fitted {
-    let stop = AtomicBool::new(false);
-    prepared.fit(settings, FitControl { observer: &mut Silent, stop: &stop, checkpoint }).unwrap()
+fn run(prepared: &Prepared, settings: &FitSettings, journal: Option<Journal>) -> Fitted {
+    prepared.fit(settings, Run::silent().journal(journal)).unwrap()
 }
 
 #[test]
@@ -105,7 +105,9 @@ fn models_go_to_bytes_and_back() {
 fn a_stop_token_ends_a_fit_from_elsewhere() {
     struct Stopper(StopToken);
     impl Observer for Stopper {
-        fn event(&mut self, _event: &Event) {}
+        fn event(&mut self, _event: &Event) -> brenier::Result<()> {
+            Ok(())
+        }
         fn stepped(&mut self, step: u64) {
             if step == 3 {
                 self.0.stop();
@@ -135,11 +137,9 @@ fn rows_outside_of_the_split_may_violate_a_support() {
         support: vec!["x=log".parse().unwrap()],
         ..quick(Method::PcpMap)
     };
-    let stop = AtomicBool::new(false);
     let fit = |valid: &[u32]| {
-        let control = FitControl { observer: &mut Silent, stop: &stop, checkpoint: None };
         let train: Vec<u32> = (0..150).collect();
-        fit_split(&table, &train, valid, &settings, control)
+        fit_split(&table, &train, valid, &settings, Run::silent())
     };
     assert!(fit(&(150..200).collect::<Vec<u32>>()).is_ok());
     let error = fit(&(150..201).collect::<Vec<u32>>()).err().unwrap().to_string();
@@ -152,13 +152,8 @@ fn a_checkpoint_belongs_to_its_split() {
     let table = demo::simulate(300, 0);
     let folder = tempfile::tempdir().unwrap();
     let settings = quick(Method::PcpMap);
-    let plan = |resume: bool| Checkpoint {
-        path: folder.path().join("c"),
-        every: Duration::ZERO,
-        resume,
-        keep: true,
-        identity: String::new(),
-    };
+    let plan =
+        |resume: bool| Journal { path: folder.path().join("c"), every: Duration::ZERO, resume, keep: true };
     let split = |first: u32| -> (Vec<u32>, Vec<u32>) { (0..300).partition(|row| row % 10 != first) };
     let (train, valid) = split(0);
     let prepared = Prepared::with_split(&table, &train, &valid, &settings).unwrap();
@@ -167,9 +162,7 @@ fn a_checkpoint_belongs_to_its_split() {
     assert_eq!(first.to_bytes().unwrap(), again.to_bytes().unwrap());
     let (train, valid) = split(1);
     let other = Prepared::with_split(&table, &train, &valid, &settings).unwrap();
-    let stop = AtomicBool::new(false);
-    let control = FitControl { observer: &mut Silent, stop: &stop, checkpoint: Some(plan(true)) };
-    let error = other.fit(&settings, control).err().unwrap().to_string();
+    let error = other.fit(&settings, Run::silent().journal(plan(true))).err().unwrap().to_string();
     assert!(error.contains("other settings or other data"), "{error}");
 }
 
@@ -316,31 +309,38 @@ fn every_row_trains_all_members_but_one() {
 fn an_ensemble_is_resumed_to_the_same_bits() {
     struct Stopper(StopToken);
     impl Observer for Stopper {
-        fn event(&mut self, event: &Event) {
-            if matches!(event, Event::Member { .. }) {
+        fn event(&mut self, event: &Event) -> brenier::Result<()> {
+            if matches!(event, Event::Train(TrainEvent::Member { .. })) {
                 self.0.stop();
             }
+            Ok(())
         }
     }
     let table = demo::simulate(400, 0);
     let settings = FitSettings { members: Some(4), joint: true, ..quick(Method::PcpMap) };
     let whole = Fit::with_settings(settings.clone()).run(&table).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let plan = Checkpoint {
-        path: folder.path().join("c"),
-        every: Duration::ZERO,
-        resume: true,
-        keep: false,
-        identity: String::new(),
-    };
+    let plan = Journal { path: folder.path().join("c"), every: Duration::ZERO, resume: true, keep: false };
     let stop = StopToken::new();
     let mut stopper = Stopper(stop.clone());
     let fit = Fit::with_settings(settings.clone()).stop(&stop).observer(&mut stopper);
-    let cut = fit.checkpoint(plan.clone()).run(&table).unwrap();
+    let cut = fit.journal(plan.clone()).run(&table).unwrap();
     assert!(cut.to_bytes().unwrap() != whole.to_bytes().unwrap());
     assert!(std::fs::read_dir(folder.path()).unwrap().count() > 0);
-    let resumed = Fit::with_settings(settings).checkpoint(plan).run(&table).unwrap();
+    let resumed = Fit::with_settings(settings).journal(plan).run(&table).unwrap();
     assert_eq!(resumed.to_bytes().unwrap(), whole.to_bytes().unwrap());
     let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// An observer that fails ends the fit with its own error.
+#[test]
+fn an_observer_may_fail() {
+    let mut observer = |event: &Event| match event {
+        Event::Train(TrainEvent::Validated(_)) => Err(brenier::Error::Numerical("enough".to_owned())),
+        _ => Ok(()),
+    };
+    let fit = Fit::of("x1,x2").given("y").epochs(20).observer(&mut observer);
+    let error = fit.run(&demo::simulate(500, 0)).unwrap_err().to_string();
+    assert!(error.contains("enough"), "{error}");
 }

@@ -3,13 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use brenier::data::{Split, Table};
 use brenier::map::{Method, MethodSettings};
 use brenier::train::TrainSettings;
-use brenier::tune::{SearchControl, SearchSpace, TuneEvent, TuneOutcome, TuneSettings, search};
-use brenier::{FitSettings, Posterior, Result};
+use brenier::tune::{SearchSpace, TuneEvent, TuneOutcome, TuneSettings, search};
+use brenier::{Event, FitSettings, Posterior, Result, Run, StopToken};
 
 const SPACE: &str = "[network]\nfeature_width = [4, 8]\ncontext_width = \"halvings\"\ndepth = [1, 2]\n\
                      [train]\nbatch_size = [16, 32]\nlearning_rate = { log_uniform = [1e-3, 1e-1] }\n";
@@ -31,6 +30,7 @@ fn tune() -> TuneSettings {
         finalists: Some(2),
         repeats: Some(2),
         exact: false,
+        minutes: None,
     }
 }
 
@@ -61,16 +61,25 @@ impl Problem {
         events: usize,
         minutes: Option<f64>,
     ) -> Result<(TuneOutcome, usize)> {
-        let stop = AtomicBool::new(events == 0);
+        let stop = StopToken::new();
+        if events == 0 {
+            stop.stop();
+        }
         let mut count = 0;
-        let mut observer = |event: &TuneEvent<'_>| {
-            if matches!(event, TuneEvent::Pilot(_) | TuneEvent::Final(_)) {
+        let mut observer = |event: &Event| {
+            if matches!(event, Event::Tune(TuneEvent::Pilot(_) | TuneEvent::Final(_))) {
                 count += 1;
-                stop.store(count >= events, Ordering::Relaxed);
+                if count >= events {
+                    stop.stop();
+                }
             }
+            Ok(())
         };
-        let control = SearchControl { observer: &mut observer, stop: &stop, folder, threads, minutes };
-        let outcome = search(&self.table, &self.split, &self.base, &self.space, &self.tune, control)?;
+        let run = Run::observed(&mut observer).stop(&stop);
+        let tune = TuneSettings { minutes, ..self.tune.clone() };
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let search = || search(&self.table, &self.split, &self.base, &self.space, &tune, folder, run);
+        let outcome = pool.install(search)?;
         Ok((outcome, count))
     }
 }

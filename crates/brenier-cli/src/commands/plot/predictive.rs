@@ -5,9 +5,8 @@ use std::path::Path;
 use brenier::data::{ReadOptions, Selection, Table};
 use brenier::map::SampleSettings;
 use brenier::report::{Histogram, Histograms, PredictivePlot, PredictiveSeries};
-use brenier::simulate::{Outcome, SimulateControl, SimulateSettings, Simulator, run as simulate};
-use brenier::train::Silent;
-use brenier::{Error, Posterior};
+use brenier::simulate::{Outcome, SimulateSettings, Simulator, run as simulate};
+use brenier::{Error, Posterior, Run, StopToken};
 
 use super::{check, point, size, texts, write};
 use crate::args::ObservationArguments;
@@ -118,7 +117,7 @@ fn simulated(arguments: &PredictiveArguments, path: &Path) -> Result<Predicted, 
             start_timeout: arguments.start_timeout,
             retries: 2,
         },
-        stop,
+        &stop,
     )?;
     let simulator = model.simulator();
     let parameters = simulator.prior().names().to_vec();
@@ -142,13 +141,13 @@ fn simulated(arguments: &PredictiveArguments, path: &Path) -> Result<Predicted, 
         .transpose()?;
     let draws = posterior.sample(given, 1, arguments.n, arguments.seed, &SampleSettings::default())?;
     let draws = Table::new(targets.to_vec(), draws.values)?.select_columns(&places);
-    let values = outputs(simulator, &draws, arguments.seed, stop)?;
+    let values = outputs(simulator, &draws, arguments.seed, &stop)?;
     let names = simulator.output_names().to_vec();
     let mut overlays = Vec::new();
     if let Some(truth) = truth {
         let one = Table::new(parameters, truth)?;
         // Another seed than the draws', so that it shares no random numbers with the first of them.
-        let path = outputs(simulator, &one, arguments.seed.wrapping_add(1), stop)?;
+        let path = outputs(simulator, &one, arguments.seed.wrapping_add(1), &stop)?;
         overlays.push((TRUTH, path.into_iter().map(Some).collect()));
     }
     model.tell_restarts();
@@ -177,12 +176,11 @@ fn outputs(
     simulator: &dyn Simulator,
     parameters: &Table,
     seed: u64,
-    stop: &std::sync::atomic::AtomicBool,
+    stop: &StopToken,
 ) -> Result<Vec<f64>, Failure> {
     let settings = SimulateSettings { seed, ..SimulateSettings::default() };
-    let control =
-        SimulateControl { observer: &mut Silent, stop, journal: None, parameters: Some(parameters) };
-    let simulated = match simulate(simulator, &settings, control)? {
+    let run = Run::silent().stop(stop);
+    let simulated = match simulate(simulator, &settings, Some(parameters), run)? {
         Outcome::Complete(simulated) => simulated,
         Outcome::Interrupted { .. } => {
             return Err(Failure::Interrupted("stopped before the simulations were done".to_owned()));

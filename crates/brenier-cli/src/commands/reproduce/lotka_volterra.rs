@@ -2,10 +2,9 @@
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use brenier::abc::{AbcCheckpoint, AbcControl, AbcSettings, AbcStop};
+use brenier::abc::{AbcSettings, AbcStop, remove_journal};
 use brenier::data::{self, Encoding, Output, ReadOptions, Table, write_bytes};
 use brenier::diagnose::Comparison;
 use brenier::map::{Method, SampleSettings};
@@ -15,8 +14,7 @@ use brenier::reproduce::lotka_volterra::{
     draw_times, output_names, pair_picture, pairs, settings,
 };
 use brenier::simulate::{LotkaVolterra, Simulator};
-use brenier::train::Checkpoint;
-use brenier::{Error, FitControl, FitSettings, ModeSettings, Posterior, Units};
+use brenier::{Error, FitSettings, Journal, ModeSettings, Posterior, Run, StopToken, Units};
 use serde::{Deserialize, Serialize};
 
 use super::make;
@@ -92,9 +90,9 @@ struct Search {
     rounds: usize,
 }
 
-struct Run<'a> {
+struct Reproduction<'a> {
     arguments: &'a LvArguments,
-    stop: &'static AtomicBool,
+    stop: StopToken,
 }
 
 pub(crate) fn run(arguments: &LvArguments) -> Result<(), Failure> {
@@ -151,7 +149,7 @@ pub(crate) fn run(arguments: &LvArguments) -> Result<(), Failure> {
     let stop = stop_on_interrupt_saying(
         "stopping: what is finished is kept, --resume continues (Ctrl-C again to abort)",
     )?;
-    let run = Run { arguments, stop };
+    let run = Reproduction { arguments, stop };
     write_bytes(&record, serde_json::to_string(&plan).expect("plain numbers").as_bytes())?;
     write_bytes(&out.join("observed.csv"), observed_table(&observed).as_bytes())?;
 
@@ -231,7 +229,7 @@ fn kept<T: for<'de> Deserialize<'de>>(path: &Path) -> Option<T> {
     serde_json::from_slice(&std::fs::read(path).ok()?).ok()
 }
 
-impl Run<'_> {
+impl Reproduction<'_> {
     fn say(&self, text: &str) {
         if !output::quiet() {
             output::note(text);
@@ -247,7 +245,7 @@ impl Run<'_> {
         }
         self.say(&format!("{rows} simulations:"));
         let mut screen = simulate::Screen::new(output::quiet());
-        let table = pairs(rows, seed, &mut screen, self.stop)?;
+        let table = pairs(rows, seed, Run::observed(&mut screen).stop(&self.stop))?;
         drop(screen);
         let table = table.ok_or_else(interrupted)?;
         data::write(&Output::Path(path.to_owned()), &table)?;
@@ -272,17 +270,10 @@ impl Run<'_> {
         self.say(&format!("{} on {rows} rows:", method.name()));
         let mut screen = progress::screen(output::quiet(), None);
         let started = Instant::now();
-        let checkpoint = Checkpoint {
-            path: beside(&path, CHECKPOINT),
-            every: Duration::from_secs(30),
-            resume: true,
-            keep: false,
-            identity: String::new(),
-        };
+        let checkpoint = Journal::at(beside(&path, CHECKPOINT));
         let whole = !checkpoint.path.exists();
-        let control =
-            FitControl { observer: screen.as_mut(), stop: self.stop, checkpoint: Some(checkpoint.clone()) };
-        let model = brenier::fit(&table, &settings, control)?.posterior;
+        let run = Run::observed(screen.as_mut()).stop(&self.stop).journal(checkpoint.clone());
+        let model = brenier::fit(&table, &settings, run)?.posterior;
         drop(screen);
         if model.header().training.stop.is_resumable() {
             return Err(interrupted());
@@ -311,7 +302,7 @@ impl Run<'_> {
         if path.exists()
             && let Some(search) = kept(&summary)
         {
-            AbcCheckpoint::new(beside(&path, ".checkpoint"), true).remove(); // as above
+            remove_journal(&Journal::at(beside(&path, CHECKPOINT))); // as above
             return Ok((search, read(&path)?));
         }
         let tolerance = self.arguments.tolerance.unwrap_or(ABC_TOLERANCES[which]);
@@ -319,17 +310,12 @@ impl Run<'_> {
         let simulator = LotkaVolterra::default();
         let settings =
             AbcSettings { tolerance: Some(tolerance), seed: self.arguments.seed, ..Default::default() };
-        let plan = AbcCheckpoint::new(beside(&path, CHECKPOINT), true);
+        let plan = Journal::at(beside(&path, CHECKPOINT));
         let whole = !plan.path.exists();
         let mut screen = abc::Screen::new(output::quiet());
-        let control = AbcControl {
-            observer: &mut screen,
-            stop: self.stop,
-            checkpoint: Some(plan.clone()),
-            scale: None,
-        };
+        let run = Run::observed(&mut screen).stop(&self.stop).journal(plan.clone());
         let started = Instant::now();
-        let outcome = brenier::abc::run(&simulator, &observation.summaries, &settings, control)?;
+        let outcome = brenier::abc::run(&simulator, &observation.summaries, &settings, None, run)?;
         drop(screen);
         let (AbcStop::Finished, Some(population)) = (outcome.stop, &outcome.population) else {
             return Err(interrupted());
@@ -342,7 +328,7 @@ impl Run<'_> {
         };
         data::write(&Output::Path(path.clone()), &population.to_table(simulator.prior())?)?;
         write_bytes(&summary, serde_json::to_string(&search).expect("plain numbers").as_bytes())?;
-        plan.remove();
+        remove_journal(&plan);
         Ok((search, read(&path)?))
     }
 

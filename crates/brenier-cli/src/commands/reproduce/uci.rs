@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use brenier::data::{self, UciSet, uci_sets};
-use brenier::reproduce::{UciControl, UciEvent, UciReproduction, UciScore, UciTable};
+use brenier::reproduce::{UciEvent, UciReproduction, UciScore, UciTable};
+use brenier::{Event, Run};
 
 use super::make;
 use crate::commands::data::fetch_sets;
@@ -45,8 +46,8 @@ pub(super) fn run(arguments: &UciArguments) -> Result<(), Failure> {
         };
         make(out)?;
         let _lock = Lock::folder(out)?;
-        let (model, score) = cell.one(trial, repeat, stop)?;
-        if stop.load(std::sync::atomic::Ordering::Relaxed) {
+        let (model, score) = cell.one(trial, repeat, &stop)?;
+        if stop.is_stopped() {
             return Err(Failure::Interrupted(
                 "stopped before the training was complete: no model was written".to_owned(),
             ));
@@ -71,7 +72,7 @@ pub(super) fn run(arguments: &UciArguments) -> Result<(), Failure> {
     let _lock = Lock::folder(out)?;
     let mut missing = false;
     for (name, cell) in &cells {
-        if stop.load(std::sync::atomic::Ordering::Relaxed) && !out.join(name).exists() {
+        if stop.is_stopped() && !out.join(name).exists() {
             missing = true;
             continue;
         }
@@ -80,17 +81,17 @@ pub(super) fn run(arguments: &UciArguments) -> Result<(), Failure> {
         }
         let folder = out.join(name);
         let mut screen = Screen::new(output::quiet(), true);
-        let control = UciControl {
-            observer: &mut |event| match event {
-                UciEvent::Search(event) => screen.event(event),
-                UciEvent::Folds(count) => screen.stage("folds", 0, *count),
-                UciEvent::Fold(nll) => screen.step(Some(*nll), None),
-            },
-            stop,
-            folder: &folder,
-            threads: rayon::current_num_threads(),
+        let mut observer = |event: &Event| {
+            match event {
+                Event::Tune(event) => screen.show(event),
+                Event::Uci(UciEvent::Folds { count }) => screen.stage("folds", 0, *count),
+                Event::Uci(UciEvent::Fold { nll }) => screen.step(Some(*nll), None),
+                _ => {}
+            }
+            Ok(())
         };
-        let (result, outcome) = cell.run(control)?;
+        let run = Run::observed(&mut observer).stop(&stop);
+        let (result, outcome) = cell.run(&folder, run)?;
         drop(screen);
         data::write_bytes(&folder.join("results.csv"), outcome.to_csv().as_bytes())?;
         let lines: String = result.scores.iter().map(score_line).collect();

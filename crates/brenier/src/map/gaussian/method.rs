@@ -10,7 +10,7 @@ use crate::map::method::{
     Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, Training,
 };
 use crate::map::{ConditionalMap, Inversion, SampleSettings, TransportMap};
-use crate::train::{Event, Outcome, Progress, Stop, TrainSettings};
+use crate::train::{Outcome, Progress, Stop, TrainEvent, TrainSettings};
 use crate::{Error, Result};
 
 const TITLE: &str = "conditional Gaussian";
@@ -58,19 +58,19 @@ impl MethodSpec for GaussianSettings {
     }
 
     fn train(&self, training: Training<'_>) -> Result<(Arc<dyn TransportMap>, Outcome)> {
-        let Training { data, train_rows, valid_rows, control, .. } = training;
+        let Training { data, train_rows, valid_rows, mut run, .. } = training;
         if train_rows.is_empty() || valid_rows.is_empty() {
             let problem = "leaves no row to train on or none to validate with";
             return Err(Error::setting("valid_fraction", problem));
         }
         let parameters = self.parameters(data.target, data.given)?;
-        control.observer.event(&Event::Started {
+        run.tell(TrainEvent::Started {
             train_rows: train_rows.len(),
             valid_rows: valid_rows.len(),
             parameters,
             resumed_at: 0,
             max_steps: 1,
-        });
+        })?;
         let (train, valid) = (Rows::of(data, train_rows), Rows::of(data, valid_rows));
         let (map, valid_nll) = fit(self.layout(data.target, data.given), &train, &valid)?;
         let progress = Progress {
@@ -82,9 +82,9 @@ impl MethodSpec for GaussianSettings {
             learning_rate: 0.0,
             drops: 0,
         };
-        control.observer.event(&Event::Validated(progress));
+        run.tell(TrainEvent::Validated(progress))?;
         let (stop, steps, best_step) = (Stop::ClosedForm, 1, 1);
-        control.observer.event(&Event::Finished { stop, steps, best_valid_nll: valid_nll, best_step });
+        run.tell(TrainEvent::Finished { stop, steps, best_valid_nll: valid_nll, best_step })?;
         let outcome = Outcome {
             stop,
             steps,

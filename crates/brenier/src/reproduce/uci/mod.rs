@@ -19,24 +19,21 @@ use table::over_seeds;
 pub use table::{OverSeeds, Published, UciTable};
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
 use crate::data::{Split, Table, UciSet};
 use crate::diagnose::{Bandwidth, Mmd, Sample, mmd};
 use crate::map::{Method, SampleSettings};
-use crate::train::{Checkpoint, Silent, TrainSettings};
-use crate::tune::{
-    Final, SearchControl, SearchSpace, TuneEvent, TuneOutcome, TuneSettings, search, side_by_side,
-};
-use crate::{Error, FitControl, FitSettings, Posterior, Result, fit_split};
+use crate::run::{Journal, Run, StopToken};
+use crate::train::TrainSettings;
+use crate::tune::{Final, SearchSpace, TuneOutcome, TuneSettings, search, side_by_side};
+use crate::{Error, FitSettings, Posterior, Result, fit_split};
 
 /// Seed of the fold that a row belongs to.
 const FOLD_SEED: u64 = 42;
-/// Time between checkpoints of a fold's training.
-const CHECKPOINT_EVERY: Duration = Duration::from_secs(30);
 
 /// How the table is reproduced.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -57,27 +54,20 @@ pub struct UciSettings {
     pub folds: usize,
 }
 
-/// What surrounds one cell of the table.
-pub struct UciControl<'a> {
-    /// Receives events, on the calling thread.
-    pub observer: &'a mut dyn FnMut(&UciEvent<'_>),
-    /// Set from elsewhere to end with what there is.
-    pub stop: &'a AtomicBool,
-    /// The folder for journal, checkpoints and models of this cell; what it holds of the same run is taken up.
-    pub folder: &'a Path,
-    /// Trainings at a time, one thread each.
-    pub threads: usize,
-}
-
-/// What a cell tells while it is filled.
-#[derive(Debug)]
-pub enum UciEvent<'a> {
-    /// The search goes on.
-    Search(&'a TuneEvent<'a>),
+/// An event of a cell that is filled.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum UciEvent {
     /// The cross-validation begins: this many trainings.
-    Folds(usize),
+    Folds {
+        /// How many.
+        count: usize,
+    },
     /// A fold's test NLL, in published units.
-    Fold(f64),
+    Fold {
+        /// The figure.
+        nll: f64,
+    },
 }
 
 /// The figures of one fully trained model.
@@ -190,6 +180,7 @@ impl UciReproduction {
             finalists: Some(protocol.finalists.unwrap_or(if protocol.exact { 10 } else { 3 })),
             repeats: Some(protocol.repeats.unwrap_or(if protocol.exact { 5 } else { 2 })),
             exact: protocol.exact,
+            minutes: None,
         };
         tune.resolved(method)?;
         let space = SearchSpace::from_toml(space)?;
@@ -198,18 +189,13 @@ impl UciReproduction {
     }
 
     /// Runs what the folder does not hold yet, and scores every fully trained model.
-    pub fn run(&self, control: UciControl<'_>) -> Result<(UciResult, TuneOutcome)> {
-        let UciControl { observer, stop, folder, threads } = control;
+    ///
+    /// Journal, checkpoints and models are kept in `folder`; what it holds of the same run is taken up.
+    pub fn run(&self, folder: &Path, mut run: Run<'_>) -> Result<(UciResult, TuneOutcome)> {
         // No test rows: they must not even be within reach of the search.
         let split = Split { test: Vec::new(), ..self.split.clone() };
-        let searching = SearchControl {
-            observer: &mut |event| observer(&UciEvent::Search(event)),
-            stop,
-            folder,
-            threads,
-            minutes: None,
-        };
-        let outcome = search(&self.table, &split, &self.base, &self.space, &self.tune, searching)?;
+        let outcome =
+            search(&self.table, &split, &self.base, &self.space, &self.tune, folder, run.part(None))?;
         let mut scores = Vec::new();
         for training in &outcome.finals {
             let Some(name) = &training.model else { continue };
@@ -219,8 +205,8 @@ impl UciReproduction {
         }
         let chosen = scores.first().map(|best| outcome.trials[best.training.trial].clone());
         let folds = match &chosen {
-            Some(settings) if self.protocol.folds > 0 && !stop.load(Ordering::Relaxed) => {
-                self.cross_validate(settings, observer, stop, folder, threads)?
+            Some(settings) if self.protocol.folds > 0 && !run.is_stopped() => {
+                self.cross_validate(settings, folder, &mut run)?
             }
             _ => None,
         };
@@ -240,16 +226,15 @@ impl UciReproduction {
     }
 
     /// One full training alone, by its trial and repeat: the same bits as within a run.
-    pub fn one(&self, trial: usize, repeat: usize, stop: &AtomicBool) -> Result<(Posterior, UciScore)> {
+    pub fn one(&self, trial: usize, repeat: usize, stop: &StopToken) -> Result<(Posterior, UciScore)> {
         let trials = self.tune.trials.unwrap_or(1).max(trial + 1);
         let (_, given) = self.base.columns(self.table.names())?;
         let drawn = self.space.draw(&self.base, given.len(), trials, self.base.seed)?;
         let mut settings = drawn[trial].clone();
         settings.seed = settings.seed.wrapping_add(repeat as u64);
-        let control = FitControl { observer: &mut Silent, stop, checkpoint: None };
         let (train, valid) = (&self.split.train, &self.split.valid);
         let started = Instant::now();
-        let model = fit_split(&self.table, train, valid, &settings, control)?.posterior;
+        let model = fit_split(&self.table, train, valid, &settings, Run::silent().stop(stop))?.posterior;
         let seconds = started.elapsed().as_secs_f64();
         let training = Final { seconds, ..Final::of(&model, trial, repeat) };
         let units = Units::new(&self.set, &self.table, train);
@@ -307,25 +292,23 @@ impl UciReproduction {
     fn cross_validate(
         &self,
         settings: &FitSettings,
-        observer: &mut dyn FnMut(&UciEvent<'_>),
-        stop: &AtomicBool,
         folder: &Path,
-        threads: usize,
+        run: &mut Run<'_>,
     ) -> Result<Option<UciFolds>> {
         let splits = Split::folds(self.table.rows(), self.protocol.folds, FOLD_SEED)?;
-        observer(&UciEvent::Folds(splits.len()));
+        run.tell(UciEvent::Folds { count: splits.len() })?;
+        let stop = &run.token().clone();
         let jobs: Vec<usize> = (0..splits.len()).collect();
         let mut nll = vec![None; splits.len()];
         side_by_side(
-            threads,
+            rayon::current_num_threads(),
             &AtomicBool::new(false),
             &jobs,
             |&fold| Ok((fold, self.fold(settings, &splits[fold], fold, stop, folder)?)),
             |done| {
                 let (fold, value) = done?;
                 nll[fold] = value;
-                value.into_iter().for_each(|value| observer(&UciEvent::Fold(value)));
-                Ok(())
+                value.into_iter().try_for_each(|nll| run.tell(UciEvent::Fold { nll }))
             },
         )?;
         let Some(nll) = nll.into_iter().collect::<Option<Vec<f64>>>() else { return Ok(None) };
@@ -340,25 +323,18 @@ impl UciReproduction {
         settings: &FitSettings,
         split: &Split,
         fold: usize,
-        stop: &AtomicBool,
+        stop: &StopToken,
         folder: &Path,
     ) -> Result<Option<f64>> {
         let name = format!("fold-{fold}-of-{}", self.protocol.folds);
         let path = folder.join(format!("{name}.brenier"));
         let model = match path.exists() {
             true => Posterior::load(&path)?,
-            false if stop.load(Ordering::Relaxed) => return Ok(None),
+            false if stop.is_stopped() => return Ok(None),
             false => {
-                let plan = Checkpoint {
-                    path: folder.join(format!("{name}.checkpoint")),
-                    every: CHECKPOINT_EVERY,
-                    resume: true,
-                    keep: false,
-                    identity: String::new(),
-                };
-                let control = FitControl { observer: &mut Silent, stop, checkpoint: Some(plan) };
-                let table = self.table.clone();
-                let model = fit_split(&table, &split.train, &split.valid, settings, control)?.posterior;
+                let journal = Journal::at(folder.join(format!("{name}.checkpoint")));
+                let run = Run::silent().stop(stop).journal(journal);
+                let model = fit_split(&self.table, &split.train, &split.valid, settings, run)?.posterior;
                 let blocks = [Some(&model), model.marginal()];
                 if blocks.into_iter().flatten().any(|block| block.header().training.stop.is_resumable()) {
                     return Ok(None);
@@ -482,9 +458,8 @@ mod tests {
     }
 
     fn run(cell: &UciReproduction, folder: &Path, threads: usize) -> UciResult {
-        let stop = AtomicBool::new(false);
-        let control = UciControl { observer: &mut |_| {}, stop: &stop, folder, threads };
-        cell.run(control).unwrap().0
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| cell.run(folder, Run::silent())).unwrap().0
     }
 
     #[test]
@@ -534,7 +509,7 @@ mod tests {
             };
             assert_eq!(bits(&again), bits(&result));
             let (trial, repeat) = (chosen.training.trial, chosen.training.repeat);
-            let (_, alone) = cell.one(trial, repeat, &AtomicBool::new(false)).unwrap();
+            let (_, alone) = cell.one(trial, repeat, &StopToken::new()).unwrap();
             assert_eq!(alone.nll.to_bits(), chosen.nll.to_bits());
             assert_eq!(alone.mmd, chosen.mmd);
             assert_eq!(alone.training_mmd, chosen.training_mmd);
@@ -585,10 +560,10 @@ mod tests {
     fn a_run_told_to_stop_says_that_it_is_not_complete() {
         let folder = tempfile::tempdir().unwrap();
         let cell = cell(false, Method::CotFlow, &UciSettings::default());
-        let stop = AtomicBool::new(true);
+        let stop = StopToken::new();
+        stop.stop();
         let path = folder.path().join("a");
-        let control = UciControl { observer: &mut |_| {}, stop: &stop, folder: &path, threads: 1 };
-        let result = cell.run(control).unwrap().0;
+        let result = cell.run(&path, Run::silent().stop(&stop)).unwrap().0;
         assert!(!result.complete && result.scores.is_empty());
         let mut table = UciTable::default();
         table.put(result);
