@@ -3,6 +3,7 @@
 //! Headers are structures in Thrift's compact protocol. The decoder passes over a field that it does not know by passing
 //! over its elements one by one, and it takes no bytes for an element that is a boolean: seven bytes that declare two
 //! thousand million booleans keep it busy for seconds. No header of Parquet holds such a list, so one is a sign of damage.
+//! So is a long list of doubles that the end of the file cuts short: the decoder asks the file for each of those missing.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -50,11 +51,12 @@ impl ChunkReader for Inspected {
     }
 }
 
-/// Refuses a structure with many booleans in a list, set or map. Other faults are left to the decoder.
+/// Refuses a structure with many booleans, or more doubles than there are, in a list, set or map. Other faults are left
+/// to the decoder.
 fn inspect(input: &mut impl BufRead) -> Result<()> {
     match structure(input, DEEPEST) {
         Err(fault) if fault.kind() == io::ErrorKind::InvalidData => {
-            Err(ParquetError::General("a header declares booleans where Parquet has none".into()))
+            Err(ParquetError::General("a header declares a list that Parquet does not have".into()))
         }
         _ => Ok(()),
     }
@@ -134,7 +136,12 @@ fn elements(input: &mut impl BufRead, count: u64, kinds: &[u8], depth: u32) -> i
     }
     for _ in 0..count {
         for &kind in kinds.iter().filter(|kind| !matches!(**kind, TRUE | FALSE)) {
-            value(input, kind, depth)?;
+            value(input, kind, depth).map_err(|fault| match (fault.kind(), kind) {
+                (io::ErrorKind::UnexpectedEof, DOUBLE | UUID) if count > MANY => {
+                    io::ErrorKind::InvalidData.into()
+                }
+                _ => fault,
+            })?;
         }
     }
     Ok(())
@@ -188,6 +195,9 @@ mod tests {
             assert!(!refused(start), "{start:x?}");
         }
         assert!(refused(&[&[0x1b][..], &many, &[0x12]].concat()));
+        // Doubles that are not there, in a list and as the keys of a map.
+        assert!(refused(&[&[0x19, 0xf7][..], &many, &[0; 20]].concat()));
+        assert!(refused(&[&[0x1b][..], &many, &[0x71], &[0; 20]].concat()));
         let few = [0x19, 0xf1, 0x05, 0x00];
         let integers = [&[0x19, 0xf5][..], &many].concat();
         let deep = [0x1c; 200];
