@@ -311,7 +311,7 @@ impl Files {
     fn distinct(&self) -> Result<(), Failure> {
         let pairs =
             || self.0.iter().enumerate().flat_map(|(i, a)| self.0[i + 1..].iter().map(move |b| (a, b)));
-        for (a, b) in pairs().filter(|(a, b)| a.touches(b) && a.written != b.written) {
+        if let Some((a, b)) = pairs().find(|(a, b)| a.touches(b) && a.written != b.written) {
             let (output, input) = if a.written { (a, b) } else { (b, a) };
             return Err(Failure::Usage(format!(
                 "{} would overwrite {}: choose another name for {}",
@@ -320,7 +320,7 @@ impl Files {
                 output.flag
             )));
         }
-        for (a, b) in pairs().filter(|(a, b)| a.touches(b) && a.written && b.written) {
+        if let Some((a, b)) = pairs().find(|(a, b)| a.touches(b) && a.written && b.written) {
             return Err(Failure::Usage(format!(
                 "{} and {} are one file: choose another name for one of them",
                 a.what,

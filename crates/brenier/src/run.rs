@@ -241,11 +241,7 @@ impl<'a> Run<'a> {
 
     /// A part of the same call: the same observer and token, a journal of its own.
     pub(crate) fn part(&mut self, journal: Option<Journal>) -> Run<'_> {
-        // Written out, as the observer's lifetime has to shrink.
-        let observer = match &mut self.observer {
-            Some(observer) => Some(&mut **observer as &mut dyn Observer),
-            None => None,
-        };
+        let observer = self.observer.as_mut().map(|observer| &mut **observer as &mut dyn Observer);
         Run { observer, stop: self.stop.clone(), journal }
     }
 }

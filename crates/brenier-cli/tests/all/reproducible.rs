@@ -153,7 +153,9 @@ fn a_fit_stopped_before_its_first_validation_leaves_the_old_model_alone() {
     let folder = folder();
     let here = folder.path();
     for old in [None, Some("an older model")] {
-        old.map(|text| fs::write(here.join("m.brenier"), text).unwrap());
+        if let Some(text) = old {
+            fs::write(here.join("m.brenier"), text).unwrap();
+        }
         let child = endless(here, &[], 1_000_000_000);
         signal("-INT", child.id());
         let output = child.wait_with_output().unwrap();

@@ -1,6 +1,6 @@
 //! What a method is: its settings, their description, its training, and the way back from a model file.
 //!
-//! A method lives in a folder of its own and is entered once, in the list of [`super::methods`]. Its settings type
+//! A method lives in a folder of its own and is entered once, in the list behind [`Method`](super::Method). Its settings type
 //! implements [`MethodSpec`] (what the settings do) and [`ListedMethod`] (what is said about the method). Everything else,
 //! such as flags, settings files, search spaces, checks, pages and the contract test, is driven by the list.
 

@@ -17,8 +17,8 @@ pub trait Observed {
 impl Observed for [f64] {
     fn rows(&self, posterior: &Posterior) -> Result<(Vec<f64>, usize)> {
         let m = posterior.given_names().len();
-        let rows = if m == 0 { 1 } else { self.len() / m };
-        if self.len() != rows * m || (rows == 0) {
+        let rows = self.len().checked_div(m).unwrap_or(1);
+        if self.len() != rows * m || rows == 0 {
             return Err(Error::Shape {
                 what: "observed values",
                 expected: format!("rows of the {m} given columns {}", posterior.given_names().join(", ")),

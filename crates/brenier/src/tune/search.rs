@@ -114,7 +114,7 @@ pub fn search(
         }
     })?;
     let best = finals.0.first().and_then(|best| best.model.as_ref());
-    let best = best.map(|name| Posterior::load(&finals.1.join(name))).transpose()?;
+    let best = best.map(|name| Posterior::load(finals.1.join(name))).transpose()?;
     Ok(TuneOutcome { trials, pilots, finals: finals.0, best, complete })
 }
 
@@ -490,7 +490,7 @@ impl Shared<'_> {
             }
             Ok((Fitted { posterior, warnings, .. }, ended)) => {
                 let model = format!("{name}.brenier");
-                posterior.save(&self.folder.join(&model))?;
+                posterior.save(self.folder.join(&model))?;
                 cut = ended == Some(Cut::Budget);
                 told = warnings;
                 let training = Final::of(&posterior, trial, repeat);

@@ -1,5 +1,7 @@
 //! All tests of the library from outside, in one program: it is linked once.
 
+#![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used)]
+
 mod check;
 mod contract;
 mod fixtures;

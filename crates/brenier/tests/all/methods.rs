@@ -143,7 +143,7 @@ fn models_of_version_1_load_and_give_the_same_draws() {
     let y = [2.2724203545588777, -0.7863958459153001, -2.6006641642637662, -0.08673237453624494];
     for (name, given) in [("pcp-map", y.to_vec()), ("cot-flow", [&[-1.0622360506440782][..], &y].concat())] {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/version-1");
-        let model = Posterior::load(&folder.join(format!("{name}.brenier"))).unwrap();
+        let model = Posterior::load(folder.join(format!("{name}.brenier"))).unwrap();
         assert_eq!(model.method().name(), name);
         assert_eq!(model.marginal().is_some(), name == "pcp-map");
         let draws = model.sample(&given, 1, 3, 1, &SampleSettings::default()).unwrap().values;

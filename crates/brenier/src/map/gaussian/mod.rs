@@ -106,9 +106,9 @@ impl<T: Real> GaussianMap<T> {
         spread.copy_from_slice(parts.spread);
         for (j, &y) in y.iter().enumerate() {
             for i in 0..n {
-                mean[i] = mean[i] + parts.mean[i + j * n] * y;
+                mean[i] += parts.mean[i + j * n] * y;
                 if let Some(growth) = parts.growth {
-                    spread[i] = spread[i] + growth[i + j * n] * y;
+                    spread[i] += growth[i + j * n] * y;
                 }
             }
         }

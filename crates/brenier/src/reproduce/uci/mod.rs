@@ -199,7 +199,7 @@ impl UciReproduction {
         let mut scores = Vec::new();
         for training in &outcome.finals {
             let Some(name) = &training.model else { continue };
-            let model = Posterior::load(&folder.join(name))?;
+            let model = Posterior::load(folder.join(name))?;
             let units = Units::new(&self.set, &self.table, &self.split.train);
             scores.push(self.score(&model, &units, &self.split.test, training.clone())?);
         }
