@@ -5,6 +5,8 @@ mod checkpoint;
 mod observe;
 mod run;
 mod settings;
+#[cfg(test)]
+mod tests;
 
 pub use adam::{Adam, AdamSettings};
 pub use observe::{Progress, Stop, TrainEvent};

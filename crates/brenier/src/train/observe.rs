@@ -92,7 +92,7 @@ pub enum TrainEvent {
         parameters: usize,
         /// The step a checkpoint was resumed at; 0 for a fresh run.
         resumed_at: u64,
-        /// Steps at the most.
+        /// Steps at most.
         max_steps: u64,
     },
     /// A validation.

@@ -27,13 +27,13 @@ pub enum Schedule {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainSettings {
-    /// Rows a step; `None` chooses by the method and the table.
+    /// Rows per step; `None` chooses by the method and the table.
     pub batch_size: Option<usize>,
     /// Adam's step size at the start; `None` chooses by the method.
     pub learning_rate: Option<f64>,
     /// How the learning rate falls.
     pub schedule: Schedule,
-    /// Passes over the training rows at the most.
+    /// Passes over the training rows at most.
     pub epochs: u32,
     /// Steps between validations; 0 chooses at least 50, and as many as keep validation below a fifth of the time.
     pub validate_every: usize,
@@ -47,7 +47,7 @@ pub struct TrainSettings {
     pub rewind: bool,
     /// Fraction of the rows held out for validation.
     pub valid_fraction: f64,
-    /// Rows held out for validation at the most.
+    /// Rows held out for validation at most.
     pub max_valid_rows: usize,
     /// Time budget in minutes, for each run of its own when a fit is resumed.
     pub minutes: Option<f64>,
@@ -75,13 +75,13 @@ impl Default for TrainSettings {
     }
 }
 
-/// Rows a step where nothing is said.
+/// Rows per step where nothing is said.
 const BATCH_SIZE: usize = 64;
 /// Adam's step size where nothing is said.
 const LEARNING_RATE: f64 = 0.005;
 
 impl TrainSettings {
-    /// Rows a step.
+    /// Rows per step.
     pub fn batch_size(&self) -> usize {
         self.batch_size.unwrap_or(BATCH_SIZE)
     }
