@@ -13,7 +13,7 @@ use crate::args::CompareArguments;
 use crate::failure::Failure;
 use crate::{observations, output, progress};
 
-/// Columns in the picture, at the most: more could not be read.
+/// Columns in the picture, at most: more could not be read.
 pub(super) const PLOT_COLUMNS: usize = 12;
 
 pub(crate) fn run(arguments: &CompareArguments) -> Result<(), Failure> {

@@ -16,7 +16,7 @@ use crate::output;
 
 /// Draws shown at an observation.
 const DRAWS: usize = 2000;
-/// Observations on one page, at the most.
+/// Observations on one page, at most.
 const MOST: usize = 20;
 
 pub(crate) fn run(arguments: &ReportArguments) -> Result<(), Failure> {

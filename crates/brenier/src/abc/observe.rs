@@ -25,7 +25,7 @@ pub struct Round {
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum AbcEvent {
-    /// The run begins or goes on.
+    /// The run begins or continues.
     Started {
         /// Particles asked for.
         particles: usize,

@@ -42,7 +42,7 @@ pub struct AbcSettings {
     pub resample_below: f64,
     /// Prior simulations that decide the scales of the outputs; they are also the first candidates.
     pub pilot: u64,
-    /// Simulations at the most (those the model abandons not counted).
+    /// Simulations at most (those the model abandons not counted).
     #[serde(alias = "simulations")]
     pub max_simulations: Option<u64>,
     /// Time budget in minutes, for each run of its own when a search is resumed.

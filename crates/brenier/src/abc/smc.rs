@@ -18,7 +18,7 @@ use crate::{Error, Result};
 
 /// Proposals a thread takes at once.
 const BLOCK: usize = 64;
-/// Blocks of a batch at the most.
+/// Blocks of a batch at most.
 const BATCH_BLOCKS: u64 = 128;
 /// Batches of a model whose simulations are slow.
 const SLOW_BATCH: u64 = 256;

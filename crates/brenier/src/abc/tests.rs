@@ -197,7 +197,7 @@ fn threads_and_interruptions_do_not_change_a_bit() {
             assert_eq!(other.population, whole.population);
             assert_eq!(other.rounds, whole.rounds);
         }
-        // Interrupted in the pilot, then again and again, each time resumed.
+        // Interrupted in the pilot, then repeatedly, each time resumed.
         let path = folder.path().join(format!("{method:?}.checkpoint"));
         let plan = Journal { path, every: Duration::ZERO, resume: true, keep: false };
         let mut interruptions = 0;

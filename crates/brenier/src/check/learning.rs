@@ -122,7 +122,7 @@ pub struct Learning {
     pub noise: f64,
     /// How much the best validation loss fell in the last fifth of the steps; none without a history.
     pub last_gain: Option<f64>,
-    /// How far the last validations lie above the best one; large when training goes on to learn the rows by heart.
+    /// How far the last validations lie above the best one; large when training overfits.
     pub rise: Option<f64>,
     /// What is likelier to help.
     pub advice: Advice,

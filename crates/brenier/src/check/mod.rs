@@ -48,13 +48,13 @@ use pairs::HeldOut;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CheckSettings {
-    /// Held-out pairs that calibration and certificates look at, at the most: a random choice. The likelihood uses all.
+    /// Held-out pairs that calibration and certificates look at, at most: a random choice. The likelihood uses all.
     pub pairs: usize,
     /// Draws at each pair; `None` takes 1000 of a PCP-Map, 200 of a COT-Flow, whose densities are dearer.
     pub draws: Option<usize>,
     /// Level α of bands and tests, all tests of calibration together.
     pub level: f64,
-    /// Observations whose predictive is simulated, at the most.
+    /// Observations whose predictive is simulated, at most.
     pub predictive_observations: usize,
     /// Simulations at each of them.
     pub predictive_draws: usize,

@@ -31,9 +31,9 @@ const FARTHEST: f64 = 1e6;
 pub struct C2stSettings {
     /// Folds of the cross-validation.
     pub folds: usize,
-    /// Passes over the training rows at the most; few trainings need them.
+    /// Passes over the training rows at most; few trainings need them.
     pub max_epochs: u32,
-    /// Rows of each sample that take part, at the most: a random choice.
+    /// Rows of each sample that take part, at most: a random choice.
     pub max_rows: usize,
     /// Seed of choice, folds, starts and batches.
     pub seed: u64,

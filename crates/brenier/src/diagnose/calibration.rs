@@ -117,7 +117,7 @@ impl<'a> Pairs<'a> {
 pub struct PairDraws {
     /// Pair by pair, draw by draw.
     pub draws: Vec<f64>,
-    /// Log densities at the true parameters, one a pair, and at the draws; up to a constant of each pair.
+    /// Log densities at the true parameters, one per pair, and at the draws; up to a constant of each pair.
     pub log_densities: Option<(Vec<f64>, Vec<f64>)>,
 }
 

@@ -20,9 +20,9 @@ pub struct CompareSettings {
     pub bandwidth: Bandwidth,
     /// Permutations of the MMD test.
     pub permutations: usize,
-    /// Rows of each sample in the MMD test, at the most.
+    /// Rows of each sample in the MMD test, at most.
     pub test_rows: usize,
-    /// Rows of each sample in the classifier test, at the most.
+    /// Rows of each sample in the classifier test, at most.
     pub classifier_rows: usize,
     /// Random directions of the sliced Wasserstein distance.
     pub directions: usize,

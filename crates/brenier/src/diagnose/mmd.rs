@@ -23,7 +23,7 @@ use crate::{Error, Result};
 const TILE: usize = 256;
 /// Independent partial sums.
 const LANES: usize = 16;
-/// Rows of each sample that the median of distances is taken over, at the most.
+/// Rows of each sample that the median of distances is taken over, at most.
 const MEDIAN_ROWS: usize = 1000;
 
 /// The width h of the kernel exp(−‖a − b‖² / (2h²)).
@@ -252,7 +252,7 @@ pub struct MmdTestSettings {
     pub bandwidth: Bandwidth,
     /// Permutations; the smallest p-value is 1/(permutations + 1).
     pub permutations: usize,
-    /// Rows of each sample that take part, at the most: a random choice, for the test holds the matrix of kernels.
+    /// Rows of each sample that take part, at most: a random choice, for the test holds the matrix of kernels.
     pub max_rows: usize,
     /// Seed of choice and permutations.
     pub seed: u64,

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::special::LogFactorials;
 use crate::{Error, Result};
 
-/// Places at which the distribution of the ranks is looked at, at the most.
+/// Places at which the distribution of the ranks is looked at, at most.
 const MAX_POINTS: usize = 100;
 /// Probabilities of single steps below this are left out.
 const NEGLIGIBLE: f64 = 1e-18;

@@ -19,12 +19,12 @@ use crate::kernel::spd::{self, SpdScratch};
 use crate::transform::Rows;
 use crate::{Error, Result};
 
-/// Rows stored to measure distances to, and rows held out to calibrate, at the most.
+/// Rows stored to measure distances to, and rows held out to calibrate, at most.
 const REFERENCE_ROWS: usize = 1000;
 const HELD_OUT_ROWS: usize = 1000;
-/// Rows that mean and covariance are taken from, at the most.
+/// Rows that mean and covariance are taken from, at most.
 const MOMENT_ROWS: usize = 20_000;
-/// Columns after mixing, at the most.
+/// Columns after mixing, at most.
 const MIXED: usize = 64;
 /// Which neighbour's distance counts.
 const NEIGHBOUR: usize = 5;

@@ -10,9 +10,9 @@ use crate::{Error, Result};
 /// Draws of (x, y), one row each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JointDraws {
-    /// x in the user's units, n numbers a row.
+    /// x in the user's units, n numbers per row.
     pub target: Vec<f64>,
-    /// y in the user's units, m numbers a row.
+    /// y in the user's units, m numbers per row.
     pub given: Vec<f64>,
     /// The larger of both blocks' residuals, for each row.
     pub residuals: Vec<f64>,

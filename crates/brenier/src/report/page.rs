@@ -10,11 +10,11 @@ use crate::train::Stop;
 use crate::transform::Support;
 use crate::{Posterior, Result};
 
-/// Columns of a pair plot, at the most.
+/// Columns of a pair plot, at most.
 const PAIR_COLUMNS: usize = 8;
 /// Lines of lists of columns and outputs.
 const LISTED: usize = 24;
-/// Small pictures of single parameters, at the most.
+/// Small pictures of single parameters, at most.
 const GALLERY: usize = 24;
 /// Bins of rank histograms.
 const BINS: usize = 20;

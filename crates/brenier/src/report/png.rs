@@ -22,7 +22,7 @@ static FONTS: LazyLock<Arc<fontdb::Database>> = LazyLock::new(|| {
 const POINTS: f64 = 72.0;
 /// Inches in a metre.
 const INCHES: f64 = 1.0 / 0.0254;
-/// Pixels of a picture, at the most: 400 MB while it is drawn.
+/// Pixels of a picture, at most: 400 MB while it is drawn.
 const MOST_PIXELS: f64 = 1e8;
 
 /// Rasterises a picture of this module with `scale` pixels a point; 300/72 gives 300 dots an inch in print.

@@ -83,7 +83,7 @@ pub struct SimulateSettings {
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum SimulateEvent {
-    /// The run begins or goes on.
+    /// The run begins or continues.
     Started {
         /// Rows to make.
         rows: u64,

@@ -1,4 +1,4 @@
-//! The journal of a search: one JSON object a line, written in one piece and flushed to disk.
+//! The journal of a search: one JSON object per line, written in one piece and flushed to disk.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;

@@ -370,7 +370,7 @@ struct Shared<'a> {
     trials: &'a [FitSettings],
     /// Epochs of a pilot.
     epochs: u32,
-    /// Whether a pilot goes on from one rung to the next.
+    /// Whether a pilot continues from one rung to the next.
     resumable: bool,
     stop: StopToken,
     folder: PathBuf,

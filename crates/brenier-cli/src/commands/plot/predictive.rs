@@ -20,7 +20,7 @@ use crate::{observations, output};
 
 /// Points from which columns named STEM_TIME are taken for a series unasked.
 const SERIES_POINTS: usize = 10;
-/// Histograms in one picture, at the most.
+/// Histograms in one picture, at most.
 const MOST_HISTOGRAMS: usize = 20;
 
 /// Outputs of many draws, and single rows of the same outputs to lay over them.

@@ -58,7 +58,7 @@ pub(super) struct Objective {
 /// A fixed number of rows and what comes of them; each row's numbers depend on no other row.
 #[derive(Debug)]
 pub(super) struct Shard<T> {
-    /// The state x, n a row.
+    /// The state x, n per row.
     pub x: Vec<T>,
     /// ℓ of each row.
     pub log_det: Vec<f64>,
@@ -108,7 +108,7 @@ impl<T: Real> Shard<T> {
 /// The memory of a journey, for one shard after another: a thread's activations stay in its caches.
 #[derive(Debug)]
 pub(super) struct Track<T> {
-    /// One stage that is used again and again, or every stage of the trajectory.
+    /// One stage that is used repeatedly, or every stage of the trajectory.
     stages: Vec<Stage<T>>,
     scratch: Scratch<T>,
     bars: Option<Bars<T>>,

@@ -181,7 +181,7 @@ impl<T: Real> CotMap<T> {
         Ok(shards[..used].iter().map(|shard| shard.loss).sum::<f64>() * objective.weight)
     }
 
-    /// The gradient of the last [`adjoints`](Trainable::adjoints) in the batch's x, n a row.
+    /// The gradient of the last [`adjoints`](Trainable::adjoints) in the batch's x, n per row.
     pub fn target_gradient(&self, workspace: &CotWorkspace<T>, gradient: &mut [T]) {
         let n = self.layout.shape.target;
         for (gradient, shard) in gradient.chunks_mut(workspace.shard_rows * n).zip(&workspace.shards) {

@@ -56,9 +56,9 @@ pub(crate) struct Shard<T> {
     pub(super) factor: Vec<f64>,
     pub(super) inverse: Vec<f64>,
     pub(super) spd: spd::SpdScratch,
-    /// ∂s_K/∂x, n a row.
+    /// ∂s_K/∂x, n per row.
     pub(super) slope: Vec<T>,
-    /// z = ∇G, n a row.
+    /// z = ∇G, n per row.
     pub(super) z: Vec<T>,
     /// s_K of each row.
     pub(super) output: Vec<T>,
