@@ -17,6 +17,8 @@ struct Fragile {
 }
 
 struct Room {
+    /// θ − 3 of the last step.
+    slope: f32,
     x: Vec<f32>,
     y: Vec<f32>,
     blocks: Vec<Block>,
@@ -57,12 +59,13 @@ impl Trainable<f32> for Fragile {
 
     fn workspace(&self, rows: usize) -> Room {
         let block = Block { range: 0..1, rate: 1.0, constraint: Constraint::Free, decays: false };
-        Room { x: vec![0.0; rows], y: Vec::new(), blocks: vec![block] }
+        Room { slope: 0.0, x: vec![0.0; rows], y: Vec::new(), blocks: vec![block] }
     }
     fn load<'a>(&self, room: &'a mut Room, rows: usize) -> (&'a mut [f32], &'a mut [f32]) {
         (&mut room.x[..rows], &mut room.y)
     }
-    fn adjoints(&self, _room: &mut Room) -> Result<f64> {
+    fn adjoints(&self, room: &mut Room) -> Result<f64> {
+        room.slope = self.parameters[0] - 3.0;
         let step = self.steps.fetch_add(1, Ordering::Relaxed) + 1;
         match (self.broken)(step) {
             false => Ok(self.value()),
@@ -76,8 +79,8 @@ impl Trainable<f32> for Fragile {
     fn blocks<'a>(&self, room: &'a Room) -> &'a [Block] {
         &room.blocks
     }
-    fn block_gradient(&self, _room: &Room, _index: usize, gradient: &mut [f32]) {
-        gradient[0] = self.parameters[0] - 3.0;
+    fn block_gradient(&self, room: &Room, _index: usize, gradient: &mut [f32]) {
+        gradient[0] = room.slope;
     }
     fn take_parameters(&mut self) -> Vec<f32> {
         std::mem::take(&mut self.parameters)
