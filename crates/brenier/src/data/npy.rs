@@ -1,13 +1,12 @@
 //! NumPy's files: one array (`.npy`) or a zip archive of arrays (`.npz`).
 
 use std::fs::File;
-use std::io::{self, BufReader, Read as _, Seek, Write};
-use std::mem::ManuallyDrop;
+use std::io::{self, BufReader, Read as _, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use npyz::zip::result::ZipError;
-use npyz::zip::write::FileOptions;
-use npyz::zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
+use zip::result::ZipError;
+use zip::write::{SimpleFileOptions, ZipWriter};
+use zip::{CompressionMethod, DateTime, ZipArchive};
 
 use super::format::{Choice, Read, ReadOptions};
 use super::rows::{EXACT_INTEGERS, Rows, guarded, half_to_f64, rounded_warning};
@@ -409,7 +408,10 @@ fn members(path: &Path, archive: &mut ZipArchive<BufReader<File>>, size: u64) ->
         let file = archive
             .by_index(index)
             .map_err(|error| Error::table(path, format!("is not a readable .npz archive ({error})")))?;
-        let Some(name) = file.name().strip_suffix(".npy").map(str::to_owned) else { continue };
+        let name = file
+            .name()
+            .map_err(|error| Error::table(path, format!("is not a readable .npz archive ({error})")))?;
+        let Some(name) = name.strip_suffix(".npy").map(str::to_owned) else { continue };
         compressed = compressed.saturating_add(file.compressed_size());
         if compressed > size {
             return Err(Error::table(path, "is damaged: its arrays declare more bytes than the file has"));
@@ -473,21 +475,52 @@ pub(super) fn write_npy(writer: &mut impl Write, table: &Table) -> io::Result<()
 
 /// Writes an uncompressed archive with one array per column.
 pub(super) fn write_npz(writer: &mut (impl Write + Seek), table: &Table) -> io::Result<()> {
-    // Dropped only when complete: the drop of a half-written one tries to complete it and complains on standard error.
-    let mut archive = ManuallyDrop::new(ZipWriter::new(writer));
+    let mut patient = Patient { writer, failure: None };
+    let mut archive = ZipWriter::new(&mut patient);
     let large = table.rows() as u64 * 8 >= u64::from(u32::MAX) - 1024;
-    let options = FileOptions::default()
+    let options = SimpleFileOptions::default()
         .compression_method(CompressionMethod::Stored)
         .last_modified_time(DateTime::default()) // the same table makes the same file
         .large_file(large);
     for (j, name) in table.names().iter().enumerate() {
         archive.start_file(format!("{name}.npy"), options)?;
         archive.write_all(&header_bytes(&format!("{},", table.rows())))?;
-        write_values(&mut *archive, table.values().iter().skip(j).step_by(table.columns()))?;
+        write_values(&mut archive, table.values().iter().skip(j).step_by(table.columns()))?;
     }
     archive.finish()?;
-    drop(ManuallyDrop::into_inner(archive));
-    Ok(())
+    patient.failure.map_or(Ok(()), Err)
+}
+
+/// Keeps the first failure of a writer to itself: an archive that cannot be completed would complain on standard error.
+struct Patient<'a, W> {
+    writer: &'a mut W,
+    failure: Option<io::Error>,
+}
+
+impl<W: Write> Write for Patient<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.failure.is_none()
+            && let Err(error) = self.writer.write_all(bytes)
+        {
+            self.failure = Some(error);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.failure.is_none()
+            && let Err(error) = self.writer.flush()
+        {
+            self.failure = Some(error);
+        }
+        Ok(())
+    }
+}
+
+impl<W: Seek> Seek for Patient<'_, W> {
+    fn seek(&mut self, place: SeekFrom) -> io::Result<u64> {
+        self.writer.seek(place)
+    }
 }
 
 #[cfg(test)]
@@ -541,11 +574,10 @@ mod tests {
         let mut bytes = Cursor::new(Vec::new());
         let mut archive = ZipWriter::new(&mut bytes);
         for (name, data) in members {
-            archive.start_file(*name, FileOptions::default().compression_method(method)).unwrap();
+            archive.start_file(*name, SimpleFileOptions::default().compression_method(method)).unwrap();
             archive.write_all(data).unwrap();
         }
         archive.finish().unwrap();
-        drop(archive);
         bytes.into_inner()
     }
 
