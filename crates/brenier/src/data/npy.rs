@@ -475,7 +475,7 @@ pub(super) fn write_npy(writer: &mut impl Write, table: &Table) -> io::Result<()
 
 /// Writes an uncompressed archive with one array per column.
 pub(super) fn write_npz(writer: &mut (impl Write + Seek), table: &Table) -> io::Result<()> {
-    let mut patient = Patient { writer, failure: None };
+    let mut patient = Patient::new(writer);
     let mut archive = ZipWriter::new(&mut patient);
     let large = table.rows() as u64 * 8 >= u64::from(u32::MAX) - 1024;
     let options = SimpleFileOptions::default()
@@ -491,35 +491,52 @@ pub(super) fn write_npz(writer: &mut (impl Write + Seek), table: &Table) -> io::
     patient.failure.map_or(Ok(()), Err)
 }
 
-/// Keeps the first failure of a writer to itself: an archive that cannot be completed would complain on standard error.
+/// Keeps the first failure of a writer to itself and goes through the motions from then on: an archive that cannot be
+/// completed would complain on standard error.
 struct Patient<'a, W> {
     writer: &'a mut W,
     failure: Option<io::Error>,
+    /// Where the next byte goes, and where the last one went: what the archive believes after a failure.
+    place: u64,
+    end: u64,
+}
+
+impl<'a, W> Patient<'a, W> {
+    fn new(writer: &'a mut W) -> Self {
+        Self { writer, failure: None, place: 0, end: 0 }
+    }
+
+    /// Does `work` unless something has failed before.
+    fn attempt<T>(&mut self, work: impl FnOnce(&mut W) -> io::Result<T>) -> Option<T> {
+        if self.failure.is_some() {
+            return None;
+        }
+        work(self.writer).map_err(|error| self.failure = Some(error)).ok()
+    }
 }
 
 impl<W: Write> Write for Patient<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.failure.is_none()
-            && let Err(error) = self.writer.write_all(bytes)
-        {
-            self.failure = Some(error);
-        }
+        self.attempt(|writer| writer.write_all(bytes));
+        self.place += bytes.len() as u64;
+        self.end = self.end.max(self.place);
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if self.failure.is_none()
-            && let Err(error) = self.writer.flush()
-        {
-            self.failure = Some(error);
-        }
+        self.attempt(W::flush);
         Ok(())
     }
 }
 
 impl<W: Seek> Seek for Patient<'_, W> {
-    fn seek(&mut self, place: SeekFrom) -> io::Result<u64> {
-        self.writer.seek(place)
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.place = match (self.attempt(|writer| writer.seek(to)), to) {
+            (Some(place), _) | (None, SeekFrom::Start(place)) => place,
+            (None, SeekFrom::Current(by)) => self.place.saturating_add_signed(by),
+            (None, SeekFrom::End(by)) => self.end.saturating_add_signed(by),
+        };
+        Ok(self.place)
     }
 }
 
