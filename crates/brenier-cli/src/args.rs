@@ -9,7 +9,7 @@ use brenier::diagnose::Bandwidth;
 use brenier::map::Method;
 use brenier::map::pcp::{Precision, Solver};
 use brenier::train::Schedule;
-use brenier::transform::{PcaSettings, Scaling, SupportRule};
+use brenier::transform::{PcaSettings, Scaling, SupportRule, Whiten};
 use brenier::tune::TuneSettings;
 use brenier::{FitSettings, Units};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -507,6 +507,9 @@ pub(crate) struct SettingFlags {
     /// Principal components of the given columns: a count (8) or a part of their variance (0.99)
     #[arg(long, value_name = "COUNT|PART", value_parser = setting::<PcaSettings>, help_heading = "Columns")]
     pca: Option<PcaSettings>,
+    /// Make the target columns uncorrelated before the map sees them, where they nearly depend on one another [default: none]
+    #[arg(long, help_heading = "Columns", value_parser = one_of::<Whiten>(&["none", "target"]))]
+    whiten: Option<Whiten>,
 
     /// Kind of map [default: pcp-map]
     #[arg(long, help_heading = "Map", value_parser = method())]
@@ -532,6 +535,9 @@ pub(crate) struct SettingFlags {
     /// Passes over the training rows at most [default: 1000]
     #[arg(long, value_name = "N", help_heading = "Training")]
     epochs: Option<u32>,
+    /// Steps at most, whatever the epochs [default: no limit]
+    #[arg(long, value_name = "STEPS", help_heading = "Training")]
+    max_steps: Option<u64>,
     /// Steps between validations [default: by the number of validation rows]
     #[arg(long, value_name = "STEPS", help_heading = "Training")]
     validate_every: Option<usize>,
@@ -560,6 +566,9 @@ pub(crate) struct SettingFlags {
     /// Decoupled weight decay [default: 0]
     #[arg(long, value_name = "DECAY", help_heading = "Training")]
     weight_decay: Option<f64>,
+    /// Largest norm of a step's gradient; 0 for no limit [default: none; NPE: 5]
+    #[arg(long, value_name = "NORM", help_heading = "Training")]
+    clip: Option<f64>,
     /// End the fit after this many minutes with the best model so far
     #[arg(long, value_name = "M", help_heading = "Training")]
     minutes: Option<f64>,
@@ -585,6 +594,7 @@ impl SettingFlags {
         settings.support.extend(self.support);
         set(&mut settings.scaling, self.scaling);
         fill(&mut settings.pca, self.pca);
+        set(&mut settings.whiten, self.whiten);
         settings.joint |= self.joint;
         fill(&mut settings.members, self.members);
         settings.bootstrap |= self.bootstrap;
@@ -594,6 +604,7 @@ impl SettingFlags {
         fill(&mut train.batch_size, self.batch_size);
         fill(&mut train.learning_rate, self.learning_rate);
         set(&mut train.epochs, self.epochs);
+        fill(&mut train.max_steps, self.max_steps);
         set(&mut train.validate_every, self.validate_every);
         set(&mut train.schedule, self.schedule);
         set(&mut train.patience, self.patience);
@@ -603,6 +614,7 @@ impl SettingFlags {
         set(&mut train.valid_fraction, self.valid_fraction);
         set(&mut train.max_valid_rows, self.max_valid_rows);
         set(&mut train.adam.weight_decay, self.weight_decay);
+        train.clip = self.clip.or(train.clip);
         fill(&mut train.minutes, self.minutes);
         Ok(())
     }

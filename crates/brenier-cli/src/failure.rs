@@ -5,6 +5,8 @@ use std::path::Path;
 
 use brenier::Error;
 
+use crate::output::with_flags;
+
 /// Everything went well, or the reader of our output has gone.
 pub(crate) const SUCCESS: u8 = 0;
 /// The machine failed us: input and output, memory, arithmetic.
@@ -49,7 +51,7 @@ impl Failure {
             _ if self.is_broken_pipe() => None,
             Self::Verdict(_) => None,
             Self::Usage(text) | Self::Interrupted(text) => Some(text.clone()),
-            Self::Library(error) => Some(error.to_string()),
+            Self::Library(error) => Some(with_flags(&error.to_string())),
             Self::Stdout(error) => Some(format!("cannot write to standard output: {error}")),
         }
     }
@@ -70,7 +72,7 @@ impl Failure {
             _ if self.is_broken_pipe() => SUCCESS,
             Self::Usage(_) => BAD_INPUT,
             Self::Verdict(code) => *code,
-            Self::Interrupted(_) => INTERRUPTED as u8,
+            Self::Interrupted(_) | Self::Library(Error::Stopped(_)) => INTERRUPTED as u8,
             Self::Library(Error::Io { source, .. }) => match source.kind() {
                 // The path is wrong, not the machine.
                 io::ErrorKind::NotFound

@@ -71,6 +71,7 @@ const ROLES: &[(&str, Role)] = &[
     ("plot", Role::Output),
     ("posterior", Role::Input),
     ("prior", Role::Input),
+    ("projection", Role::Input),
     ("scale", Role::Input),
     ("second", Role::Input),
     ("summary", Role::Output),
@@ -85,6 +86,7 @@ const EXCEPTIONS: &[(&str, &str, Role)] = &[
     ("demo", "out", Role::Folder),
     ("fit", "out", Role::Model),
     ("lotka-volterra", "out", Role::Folder),
+    ("sbibm", "out", Role::Folder),
     ("tune", "out", Role::Model),
     ("uci", "out", Role::Folder),
 ];

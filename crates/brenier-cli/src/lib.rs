@@ -13,14 +13,15 @@ mod files;
 mod grammar;
 mod interrupt;
 mod lock;
+mod log;
 mod method_args;
 mod model_args;
 mod models;
 mod observations;
 mod output;
 mod plot_args;
-mod progress;
 mod reproduce_args;
+mod screen;
 
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};

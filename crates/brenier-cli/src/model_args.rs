@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use brenier::abc::{AbcMethod, AbcSettings};
-use brenier::simulate::{MODELS, Shard};
+use brenier::simulate::{MODELS, ModelOptions, Shard};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
@@ -18,6 +18,8 @@ Models:
   linear-gaussian       three parameters, four outputs; Gaussian posterior
   two-moons             two parameters, two outputs; the posterior is two
                         crescents
+  shallow-water         100 depths x1..x100 of a basin (metres), 20 000
+                        Fourier features y1.. of its waves, with noise
 
 Examples:
   brenier simulate lotka-volterra -n 50000 --out lv.parquet
@@ -37,6 +39,10 @@ Examples:
 
   brenier simulate lotka-volterra-paths --parameters draws.csv \\
       --out predictive.csv
+
+  brenier simulate shallow-water -n 1000 --out waves.parquet
+  brenier simulate shallow-water --parameters depths.csv --noise-free \\
+      --outputs amplitudes --out surfaces.npy
 
 A prior file declares every parameter:
   [[prior]]
@@ -108,6 +114,15 @@ pub(crate) struct SimulateArguments {
     /// Simulate at the parameters in the rows of this table instead of prior draws
     #[arg(long, value_name = "TABLE")]
     pub(crate) parameters: Option<PathBuf>,
+    /// Leave out the noise of the observation (linear-gaussian, shallow-water)
+    #[arg(long, conflicts_with = "command")]
+    noise_free: bool,
+    /// Outputs of shallow-water: amplitudes, features or projected [default: features]
+    #[arg(long, value_name = "KIND", conflicts_with = "command")]
+    outputs: Option<String>,
+    /// Table with the matrix of the projected outputs: a row for each hour 0…100 and cell 2…99, a column for each output
+    #[arg(long, value_name = "TABLE", conflicts_with = "command")]
+    projection: Option<PathBuf>,
     /// Continue from TABLE.partial if there is one
     #[arg(long)]
     pub(crate) resume: bool,
@@ -121,6 +136,17 @@ pub(crate) struct SimulateArguments {
     pub(crate) merge: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) tables: TableArguments,
+}
+
+impl SimulateArguments {
+    /// What the flags ask of a built-in model.
+    pub(crate) fn options(&self) -> ModelOptions {
+        ModelOptions {
+            outputs: self.outputs.clone(),
+            projection: self.projection.clone(),
+            noise_free: self.noise_free,
+        }
+    }
 }
 
 pub(crate) const ABC_HELP: &str = "\

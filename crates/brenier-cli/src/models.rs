@@ -4,7 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use brenier::StopToken;
-use brenier::simulate::{Prior, PriorBlock, Program, ProgramControl, ProgramSettings, Simulator, built_in};
+use brenier::simulate::{
+    ModelOptions, Prior, PriorBlock, Program, ProgramControl, ProgramSettings, Simulator, built_in,
+    built_in_with,
+};
 
 use crate::check_args::SimulatorArguments;
 use crate::failure::Failure;
@@ -21,6 +24,15 @@ pub(crate) enum Model {
 impl Model {
     /// What the flags name; a program is started.
     pub(crate) fn start(flags: &ModelArguments, stop: &StopToken) -> Result<Self, Failure> {
+        Self::start_with(flags, &ModelOptions::default(), stop)
+    }
+
+    /// The same with options of a built-in model.
+    pub(crate) fn start_with(
+        flags: &ModelArguments,
+        options: &ModelOptions,
+        stop: &StopToken,
+    ) -> Result<Self, Failure> {
         if let (Some(command), Some(prior)) = (&flags.command, &flags.prior) {
             let settings = ProgramSettings {
                 command: command.clone(),
@@ -30,7 +42,8 @@ impl Model {
             };
             return Self::program(settings, Prior::read(prior)?, Some(stop.clone()));
         }
-        match flags.model.as_deref().and_then(built_in) {
+        let model = flags.model.as_deref().map(|name| built_in_with(name, options)).transpose()?;
+        match model.flatten() {
             Some(model) => Ok(Self::BuiltIn(model)),
             None => Err(Failure::Usage(
                 "name a model, as in brenier simulate lotka-volterra, or your own program with --command and --prior"

@@ -30,7 +30,7 @@ pub(crate) fn error(text: &str) {
 
 /// Something the user should know although we go on.
 pub(crate) fn warning(text: &str) {
-    to_stderr("warning: ", text);
+    to_stderr("warning: ", &with_flags(text));
 }
 
 /// News of no consequence; nothing when quiet.
@@ -55,6 +55,45 @@ pub(crate) fn count(number: usize, thing: &str) -> String {
 /// A closed standard error is no reason to stop: there is nobody left to tell.
 fn to_stderr(prefix: &str, text: &str) {
     let _ = writeln!(io::stderr().lock(), "{prefix}{text}");
+}
+
+/// The library names settings as in a settings file, in backticks; here they are flags: `` `pca = 20` `` is `--pca 20`.
+pub(crate) fn with_flags(text: &str) -> String {
+    let mut spoken = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, quoted, after)) = next_quoted(rest) {
+        spoken.push_str(before);
+        match as_flag(quoted) {
+            Some(flag) => spoken.push_str(&flag),
+            None => {
+                spoken.push('`');
+                spoken.push_str(quoted);
+                spoken.push('`');
+            }
+        }
+        rest = after;
+    }
+    spoken.push_str(rest);
+    spoken
+}
+
+/// What stands before, between and after the first two backticks.
+fn next_quoted(text: &str) -> Option<(&str, &str, &str)> {
+    let (before, rest) = text.split_once('`')?;
+    let (quoted, after) = rest.split_once('`')?;
+    Some((before, quoted, after))
+}
+
+/// The flag of `name` or `name = value`, where the name could be one of a setting.
+fn as_flag(quoted: &str) -> Option<String> {
+    let (name, value) = match quoted.split_once(" = ") {
+        Some((name, value)) => (name, Some(value)),
+        None => (quoted, None),
+    };
+    let plain = name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    let flag = plain.then(|| format!("--{}", name.replace('_', "-")))?;
+    Some(value.map_or(flag.clone(), |value| format!("{flag} {value}")))
 }
 
 /// A result, as it stands.
@@ -137,5 +176,16 @@ pub(crate) fn noticed(path: &std::path::Path, read: &brenier::data::Read) {
     match read.dropped_rows {
         0 => {}
         rows => warning(&format!("{}: {} with missing values left out", path.display(), count(rows, "row"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_become_flags_and_other_quotations_stay() {
+        let text = "use `pca = 0.99` or `drop_missing`; `A` and `a b` and a lone ` stay";
+        assert_eq!(with_flags(text), "use --pca 0.99 or --drop-missing; `A` and `a b` and a lone ` stay");
     }
 }

@@ -4,6 +4,10 @@ use std::path::PathBuf;
 
 use brenier::map::Method;
 use brenier::reproduce::UciSettings;
+use brenier::reproduce::lotka_volterra::LvSettings;
+use brenier::reproduce::sbibm::{PUBLISHED_SIMULATIONS, SbibmSettings};
+use brenier::simulate::tasks::TASKS;
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 
 use crate::method_args::method;
@@ -13,7 +17,21 @@ Examples:
   brenier reproduce uci --out uci
   brenier reproduce uci --dataset yacht --method pcp-map --exact-protocol \\
       --folds 10 --out uci
-  brenier reproduce lotka-volterra --rows 50000 --out lv";
+  brenier reproduce lotka-volterra --rows 50000 --out lv
+  brenier reproduce sbibm --task two-moons --simulations 1000 --out sbibm";
+
+pub(crate) const SBIBM_HELP: &str = "\
+For every task, number of simulations, method and seed: a fit with the method's default settings, held-out NLL, calibration, and \
+C2ST and MMD of its draws against draws from the exact posterior at observations drawn from the prior predictive. Published \
+C2ST stand beside; they belong to the official observations, which are not used here.
+
+Examples:
+  brenier reproduce sbibm --out sbibm
+  brenier reproduce sbibm --task slcp,sir --simulations 1000,10000 --seeds 3 \\
+      --out sbibm --resume
+
+OUT holds table.md, results.json, models and reference draws. --resume repeats nothing that was finished; tasks, sizes, methods \
+and the number of seeds may be others then.";
 
 pub(crate) const UCI_HELP: &str = "\
 For every data set and method: pilots on settings drawn at random, the best trained to the end with several seeds, and \
@@ -34,14 +52,14 @@ Examples:
   brenier reproduce uci --dataset yacht --method pcp-map --training 11/1 \\
       --out uci
 
-OUT holds table.md, results.json and a folder for each data set and method with journal, models, scores.csv and \
+OUT holds results.md, results.html, results.json and a folder for each data set and method with journal, models, scores.csv and \
 results.csv (every training with its settings). --resume repeats nothing that was finished. Other data sets and methods \
 that OUT holds of the same protocol stay in its table.";
 
 pub(crate) const LV_HELP: &str = "\
 Simulates training tables, trains both maps on each, finds particles by SMC-ABC at two observations and compares: held-out \
 NLL, posterior means, standard deviations and MAP points of log θ, C2ST and MMD against the particles, seconds for 2000 \
-draws beside the published ones. Writes results.md, results.json, tables, models and pictures (SVG and PNG) into OUT.
+draws beside the published ones. Writes results.md, results.html, results.json, tables, models and pictures (SVG and PNG) into OUT.
 
 Examples:
   brenier reproduce lotka-volterra --out lv
@@ -60,6 +78,57 @@ pub(crate) enum ReproduceCommand {
     /// Stochastic Lotka–Volterra: both maps against SMC-ABC, and what draws cost
     #[command(after_help = LV_HELP, allow_negative_numbers = true)]
     LotkaVolterra(LvArguments),
+    /// Nine benchmark tasks: draws against exact posteriors, beside published figures
+    #[command(after_help = SBIBM_HELP)]
+    Sbibm(SbibmArguments),
+}
+
+#[derive(Args)]
+pub(crate) struct SbibmArguments {
+    /// Tasks [default: all nine]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = PossibleValuesParser::new(TASKS))]
+    task: Vec<String>,
+    /// Simulations to learn from, one or more sizes
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = PUBLISHED_SIMULATIONS)]
+    simulations: Vec<u64>,
+    /// Methods [default: the default method]
+    #[arg(long, value_name = "METHOD,…", value_delimiter = ',', value_parser = method())]
+    method: Vec<Method>,
+    /// Training tables and fits for each task, size and method
+    #[arg(long, value_name = "K", default_value_t = 1)]
+    seeds: u64,
+    /// Observations of each task
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    observations: usize,
+    /// Draws compared at each observation
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10_000)]
+    draws: usize,
+    /// The first of the seeds, and that of test rows, observations and reference draws
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Folder to write
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Continue with what OUT holds
+    #[arg(long)]
+    pub(crate) resume: bool,
+}
+
+impl SbibmArguments {
+    pub(crate) fn settings(&self) -> SbibmSettings {
+        let defaults = SbibmSettings::default();
+        let or = |named: &[String], other: Vec<String>| if named.is_empty() { other } else { named.to_vec() };
+        SbibmSettings {
+            tasks: or(&self.task, defaults.tasks),
+            simulations: self.simulations.clone(),
+            methods: if self.method.is_empty() { defaults.methods } else { self.method.clone() },
+            seeds: self.seeds,
+            seed: self.seed,
+            observations: self.observations,
+            draws: self.draws,
+            ..SbibmSettings::default()
+        }
+    }
 }
 
 #[derive(Args)]
@@ -79,13 +148,13 @@ pub(crate) struct LvArguments {
     pub(crate) particles: Vec<PathBuf>,
     /// Leave our own SMC-ABC out
     #[arg(long)]
-    pub(crate) no_abc: bool,
+    no_abc: bool,
     /// Tolerance of SMC-ABC at both observations [default: 0.1 and 0.15]
     #[arg(long, value_name = "DISTANCE")]
-    pub(crate) tolerance: Option<f64>,
+    tolerance: Option<f64>,
     /// Epochs of every training, fewer for a quick look
     #[arg(long, value_name = "N")]
-    pub(crate) epochs: Option<u32>,
+    epochs: Option<u32>,
     /// Seed of everything random
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
@@ -98,8 +167,15 @@ pub(crate) struct LvArguments {
 }
 
 impl LvArguments {
-    pub(crate) fn methods(&self) -> Vec<Method> {
-        chosen(&self.method)
+    pub(crate) fn settings(&self) -> LvSettings {
+        LvSettings {
+            rows: self.rows.clone(),
+            methods: chosen(&self.method),
+            abc: !self.no_abc,
+            tolerance: self.tolerance,
+            epochs: self.epochs,
+            seed: self.seed,
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! here for a few seconds on a simulator of those sizes whose posterior is curved and correlated; the flow's
 //! time does not depend on its weights, so it is drawn from as it is initialised.
 //!
-//! usage: cargo bench --bench sampling [-- pcp-map | cot-flow] [--threads 2] [--repeats 40]
+//! usage: cargo bench --bench sampling [-- pcp-map | cot-flow | npe-maf | npe-nsf] [--threads 2] [--repeats 40]
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
 use std::time::Instant;
@@ -13,6 +13,7 @@ use brenier::data::Table;
 use brenier::map::Method;
 use brenier::map::SampleSettings;
 use brenier::map::cot::{CotMap, CotSettings, CotShape};
+use brenier::map::npe::{FlowKind, NpeMap, NpeShape};
 use brenier::train::TrainSettings;
 use brenier::{FitSettings, Run, fit};
 use rand::{RngExt, SeedableRng};
@@ -39,11 +40,16 @@ fn main() {
     let (threads, repeats) = (option("--threads", 2), option("--repeats", 40) as u64);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
     let named = |name: &str| {
-        let mut methods = arguments.iter().filter(|a| a.ends_with("-map") || a.ends_with("-flow")).peekable();
+        let mut methods = arguments.iter().filter(|a| !a.starts_with("--") && a.contains('-')).peekable();
         methods.peek().is_none() || methods.any(|a| a == name)
     };
     if named("cot-flow") {
         flow(&pool, threads, repeats);
+    }
+    for (name, kind) in [("npe-maf", FlowKind::Maf), ("npe-nsf", FlowKind::Nsf)] {
+        if named(name) {
+            transforms(name, kind, &pool, threads, repeats);
+        }
     }
     if named("pcp-map") {
         newton(&pool, threads, repeats);
@@ -79,6 +85,30 @@ fn flow(pool: &rayon::ThreadPool, threads: usize, repeats: u64) {
             flops / median / 1e9,
         );
     }
+}
+
+/// A normalising flow of sbi's sizes in double precision, inverted transform by transform.
+fn transforms(name: &str, kind: FlowKind, pool: &rayon::ThreadPool, threads: usize, repeats: u64) {
+    let map = NpeMap::<f64>::initial(NpeShape::new(kind, 4, 9), 0).unwrap();
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    let mut normals = |count: usize| -> Vec<f64> { (0..count).map(|_| rng.sample(StandardNormal)).collect() };
+    let (given, observation) = (normals(9), vec![0; DRAWS]);
+    let (mut times, mut worst) = (Vec::new(), 0.0_f64);
+    for _ in 0..repeats {
+        let z = normals(DRAWS * 4);
+        let start = Instant::now();
+        let x = pool.install(|| map.draw(&z, &given, &observation)).unwrap();
+        times.push(start.elapsed().as_secs_f64());
+        let (back, _) = pool.install(|| map.forward_at(&x, &given, &observation)).unwrap();
+        worst = back.iter().zip(&z).fold(worst, |worst, (back, z)| worst.max((back - z).abs()));
+    }
+    times.sort_by(f64::total_cmp);
+    println!(
+        "{{\"bench\": \"sample\", \"method\": \"{name}\", \"draws\": {DRAWS}, \"median_s\": {:.6}, \
+         \"min_s\": {:.6}, \"worst_residual\": {worst:.1e}, \"threads\": {threads}}}",
+        times[times.len() / 2],
+        times[0],
+    );
 }
 
 /// PCP-Map by Newton's method, every draw certified.

@@ -10,6 +10,8 @@ use std::time::Instant;
 
 use brenier::map::Trainable;
 use brenier::map::cot::{CotMap, CotSettings, CotShape};
+use brenier::map::cpflow::{CpFlowMap, CpFlowShape, LogDet};
+use brenier::map::npe::{FlowKind, NpeMap, NpeShape};
 use brenier::map::pcp::{OutputActivation, PcpMap, PcpShape};
 use brenier::train::{Adam, AdamSettings};
 use rand::{RngExt, SeedableRng};
@@ -26,6 +28,13 @@ struct Config {
 enum Shape {
     Pcp(PcpShape),
     Cot(CotShape, usize),
+    Npe(NpeShape),
+    CpFlow(CpFlowShape, LogDet),
+}
+
+fn npe(name: &'static str, flow: FlowKind, hidden_width: usize) -> Config {
+    let shape = NpeShape { hidden_width, ..NpeShape::new(flow, 4, 9) };
+    Config { name, shape: Shape::Npe(shape), batch: 256 }
 }
 
 fn cot(name: &'static str, target: usize, given: usize, batch: usize, width: usize, steps: usize) -> Config {
@@ -52,6 +61,18 @@ fn pcp(name: &'static str, target: usize, given: usize, batch: usize, width: usi
     Config { name, shape: Shape::Pcp(shape), batch }
 }
 
+fn cpflow(
+    name: &'static str,
+    target: usize,
+    batch: usize,
+    width: usize,
+    depth: usize,
+    log_det: LogDet,
+) -> Config {
+    let shape = CpFlowShape { target, given: 3500, width, depth, blocks: 1 };
+    Config { name, shape: Shape::CpFlow(shape, log_det), batch }
+}
+
 /// Multiplications and additions of the step's matrix products.
 fn flops(config: &Config) -> f64 {
     let per_row = match &config.shape {
@@ -65,6 +86,13 @@ fn flops(config: &Config) -> f64 {
             let embed: usize = layers.map(|(l, (i, o))| i * o * if l == 0 { 2 } else { 3 }).sum();
             let given = if embedding.is_empty() { 2 } else { 3 } * w * shape.features();
             4 * steps * w * w * (3 * n + 6) + given + embed
+        }
+        Shape::Npe(shape) => npe_products(shape),
+        Shape::CpFlow(shape, _) => {
+            let &CpFlowShape { target: n, given: m, width: h, depth, .. } = shape;
+            let gates = depth * (h + n) + (depth - 1) * h;
+            let features = (depth - 1) * h * h * 3 * (n + 2) + h * n;
+            2 * h * m + 3 * gates * h + features + depth * h * n * (n + 1) / 2 + depth * h * n * n
         }
     };
     2.0 * per_row as f64 * config.batch as f64
@@ -84,6 +112,28 @@ fn pcp_products(shape: PcpShape) -> usize {
         }
     }
     total + depth * w * n * (n + 1) / 2 + depth * w * n * n
+}
+
+/// Multiplications of one row by unmasked weights: forwards, back, and for the gradient; those of y not back.
+fn npe_products(shape: &NpeShape) -> usize {
+    let NpeShape { target: n, hidden_width: h, blocks, transforms, bins, .. } = *shape;
+    let m = shape.features();
+    let each = |t: usize| match shape.flow {
+        // Units of degree d read d inputs and the units of degree 1, …, d; output i reads those of degree < i.
+        FlowKind::Maf => {
+            let of_degree = |d: usize| (0..h).filter(|unit| unit % (n - 1) + 1 == d).count();
+            let up_to = |d: usize| (1..=d).map(of_degree).sum::<usize>();
+            let units: usize = (1..n).map(|d| of_degree(d) * (d + blocks * up_to(d))).sum();
+            let outputs: usize = (1..=n).map(|i| 2 * up_to(i - 1)).sum();
+            3 * (units + outputs) + 2 * m * h
+        }
+        FlowKind::Nsf => {
+            let moved = (n - t % 2).div_ceil(2);
+            let network = (n - moved) * h + 2 * blocks * h * h + (3 * bins - 1) * moved * h;
+            3 * (network + n * n) + 2 * m * h * (blocks + 1)
+        }
+    };
+    (0..transforms).map(each).sum()
 }
 
 /// GFLOP/s of 512³ single-precision products, one per thread side by side.
@@ -163,6 +213,13 @@ fn main() {
         cot("cot_concrete", 1, 8, 64, 256, 8),
         cot("cot_lv", 4, 9, 256, 128, 8),
         embedded(cot("cot_swe", 14, 3500, 256, 512, 8), &[128, 128, 64]),
+        npe("npe_maf_50", FlowKind::Maf, 50),
+        npe("npe_maf_100", FlowKind::Maf, 100),
+        npe("npe_nsf_50", FlowKind::Nsf, 50),
+        npe("npe_nsf_100", FlowKind::Nsf, 100),
+        cpflow("cpflow_swe", 14, 64, 256, 3, LogDet::Exact),
+        cpflow("cpflow_swe_stochastic", 14, 64, 256, 3, LogDet::Stochastic),
+        cpflow("cpflow_swe_full", 100, 64, 512, 5, LogDet::Exact),
     ];
     let named: Vec<&String> = arguments.iter().filter(|a| a.contains('_')).collect();
     let peak = gemm_peak(threads);
@@ -173,10 +230,23 @@ fn main() {
                 let map = PcpMap::<f32>::initial(*shape, Default::default(), 0).unwrap();
                 measure(map, config.batch, steps, &pool)
             }
+            Shape::Npe(shape) => {
+                measure(NpeMap::<f32>::initial(shape.clone(), 0).unwrap(), config.batch, steps, &pool)
+            }
             &Shape::Cot(ref shape, time_steps) => {
                 let activation_bytes = option("--activation-mib", 256) << 20;
                 let settings = CotSettings { time_steps, activation_bytes, ..CotSettings::default() };
                 let map = CotMap::<f32>::initial(shape.clone(), settings, 0).unwrap();
+                measure(map, config.batch, steps, &pool)
+            }
+            &Shape::CpFlow(shape, log_det) => {
+                let mut map = CpFlowMap::<f32>::initial(shape, 0).unwrap().with_log_det(log_det);
+                let mut rng = ChaCha8Rng::seed_from_u64(1);
+                let mut normals = |count: usize| -> Vec<f32> {
+                    (0..count).map(|_| rng.sample::<f32, _>(StandardNormal)).collect()
+                };
+                let (x, y) = (normals(config.batch * shape.target), normals(config.batch * shape.given));
+                map.normalise(&x, &y).unwrap();
                 measure(map, config.batch, steps, &pool)
             }
         };

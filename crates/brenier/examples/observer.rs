@@ -15,14 +15,14 @@ struct Watch {
 
 impl Observer for Watch {
     fn event(&mut self, event: &Event) -> Result<()> {
-        match event {
-            Event::Train(TrainEvent::Validated(progress)) => {
+        match event.get() {
+            Some(TrainEvent::Validated(progress)) => {
                 println!("step {:5}: validation NLL {:.3}", progress.step, progress.valid_nll);
                 if progress.valid_nll < self.goal {
                     self.stop.stop();
                 }
             }
-            Event::Train(TrainEvent::Warning { text }) => println!("warning: {text}"),
+            Some(TrainEvent::Warning { text }) => println!("warning: {text}"),
             _ => {}
         }
         Ok(())

@@ -28,36 +28,20 @@
 //! [`simulate`] makes tables from models, and [`abc`] finds particles by simulation alone. [`reproduce`] runs published
 //! experiments. Methods are listed in one place, [`map::Method`].
 
-mod error;
-mod fit;
-mod kernel;
-mod posterior;
-mod run;
+pub use brenier_core::{demo, map, statistics, store, train, transform};
+pub use brenier_data as data;
+pub use brenier_diagnose::{check, diagnose};
+pub use brenier_report as report;
+pub use brenier_reproduce as reproduce;
+pub use brenier_simulate::{abc, simulate};
+pub use brenier_tune as tune;
 
-pub mod abc;
-pub mod check;
-pub mod data;
-pub mod demo;
-pub mod diagnose;
-pub mod map;
-pub mod report;
-pub mod reproduce;
-pub mod simulate;
-pub mod statistics;
-pub mod store;
-pub mod train;
-pub mod transform;
-pub mod tune;
-
-pub use error::{Error, Result};
-pub use fit::{Fit, FitSettings, Fitted, Prepared, fit, fit_split};
-pub use kernel::Real;
-pub use posterior::{
-    At, Baseline, Distance, Draws, Header, JointDraws, JointLogDensities, LogDensities, Member, Mode,
-    ModeSettings, Observed, Posterior, ScoredRows, StepError, Straightness, Summaries, TrainingScores,
-    TrainingSummary, Units,
+pub use brenier_core::{
+    At, Baseline, Distance, Draws, Fit, FitSettings, Fitted, Header, JointDraws, JointLogDensities,
+    LogDensities, Member, Mode, ModeSettings, Observed, OutlierScore, Posterior, Prepared, Real, ScoredRows,
+    StepError, Straightness, Summaries, TrainingScores, TrainingSummary, Units, fit, fit_split,
 };
-pub use run::{Event, Journal, Observer, Run, Silent, StopToken};
+pub use brenier_data::{Error, Event, EventKind, Journal, Observer, Result, Run, Silent, StopToken, Table};
 
 /// The README's example must compile.
 #[cfg(doctest)]

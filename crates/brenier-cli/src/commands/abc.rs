@@ -1,25 +1,22 @@
 //! `brenier abc`: weighted particles at an observation, without any map.
 
 use std::fmt::Write as _;
-use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use brenier::abc::{
-    AbcEvent, AbcMethod, AbcOutcome, AbcSettings, AbcStop, Population, Round, remove_journal, run as search,
-};
+use brenier::abc::{AbcMethod, AbcOutcome, AbcSettings, AbcStop, Population, remove_journal, run as search};
 use brenier::data::{self, Encoding, Output, ReadOptions};
 use brenier::simulate::Prior;
-use brenier::{Error, Event, Journal, Observer, Run};
-use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use brenier::{Error, Journal, Run};
 
 use crate::failure::Failure;
 use crate::files::{CHECKPOINT, PILOT, beside};
 use crate::interrupt::stop_on_interrupt_saying;
 use crate::lock::Lock;
+use crate::log::{FanOut, JsonLog};
 use crate::model_args::AbcArguments;
 use crate::models::{Model, set_aside};
-use crate::progress::JsonLog;
+use crate::screen::Screen;
 use crate::{config, observations, output};
 
 pub(crate) fn run(arguments: &AbcArguments) -> Result<(), Failure> {
@@ -68,13 +65,13 @@ pub(crate) fn run(arguments: &AbcArguments) -> Result<(), Failure> {
         _ => None,
     };
     let started = Instant::now();
-    let mut screen = Screen::new(output::quiet());
+    let mut observers = FanOut(vec![Box::new(Screen::new())]);
     if let Some(path) = &arguments.log {
-        screen.log = Some(JsonLog::create(path, arguments.resume)?);
+        observers.0.push(Box::new(JsonLog::create(path, arguments.resume)?));
     }
-    let run = Run::observed(&mut screen).stop(&stop).journal(checkpoint.clone());
+    let run = Run::observed(&mut observers).stop(&stop).journal(checkpoint.clone());
     let outcome = search(simulator, &observed, &settings, scale.as_ref(), run);
-    drop(screen);
+    drop(observers);
     model.tell_restarts();
     // What was kept is of no use when the model or the program is wrong.
     if let (Err(Error::Domain(_) | Error::Numerical(_)), Some(plan), false) =
@@ -176,93 +173,4 @@ fn summary(
         let _ = writeln!(text, "{name:width$}  {mean:>10.4}  {sd:>10.4}");
     }
     text
-}
-
-/// A bar on a terminal and a line for every round; the log, if any.
-pub(crate) struct Screen {
-    quiet: bool,
-    bar: Option<ProgressBar>,
-    log: Option<JsonLog>,
-}
-
-impl Screen {
-    pub(crate) fn new(quiet: bool) -> Self {
-        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-            let style = ProgressStyle::with_template("{bar:20} {msg}");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            bar.enable_steady_tick(Duration::from_millis(250));
-            bar
-        });
-        Self { quiet, bar, log: None }
-    }
-
-    fn say(&self, text: &str) {
-        match &self.bar {
-            Some(bar) => bar.println(text),
-            None => output::note(text),
-        }
-    }
-}
-
-fn line(round: &Round) -> String {
-    format!(
-        "round {:2}  ε {:<8.4}  {:7.3} % accepted  {:>9} simulations  effective {:.0}{}",
-        round.round,
-        round.tolerance,
-        100.0 * round.acceptance,
-        HumanCount(round.total_simulations).to_string(),
-        round.effective,
-        if round.resampled { ", resampled" } else { "" }
-    )
-}
-
-impl Observer for Screen {
-    fn event(&mut self, event: &Event) -> Result<(), Error> {
-        let Event::Abc(event) = event else { return Ok(()) };
-        if let Some(log) = &mut self.log {
-            // The pilot and the batches are too many for a log.
-            if !matches!(event, AbcEvent::Pilot { .. } | AbcEvent::Progress { .. }) {
-                log.write(event);
-            }
-        }
-        if self.quiet {
-            return Ok(());
-        }
-        match event {
-            AbcEvent::Started { resumed_rounds, .. } => {
-                if *resumed_rounds > 0 {
-                    self.say(&format!("continuing after {resumed_rounds} rounds"));
-                }
-            }
-            AbcEvent::Pilot { done, rows } => {
-                if let Some(bar) = &self.bar {
-                    bar.set_length(*rows);
-                    bar.set_position(*done);
-                    bar.set_message(format!("pilot {done}/{rows}"));
-                }
-            }
-            AbcEvent::Progress { round, tolerance, accepted, wanted, acceptance, total_simulations } => {
-                if let Some(bar) = &self.bar {
-                    bar.set_length(*wanted as u64);
-                    bar.set_position(*accepted as u64);
-                    bar.set_message(format!(
-                        "round {round} ε {tolerance:.4} {accepted}/{wanted} ({:.3} %), {} simulations",
-                        100.0 * acceptance,
-                        HumanCount(*total_simulations)
-                    ));
-                }
-            }
-            AbcEvent::Round(round) => self.say(&line(round)),
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::check::ranks;
 use crate::check_args::CalibrateArguments;
 use crate::failure::Failure;
-use crate::{observations, output, progress};
+use crate::{observations, output, screen};
 
 /// Everything found, and what it was found in.
 #[derive(Serialize)]
@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &CalibrateArguments) -> Result<(), Failure> {
     let densities = arguments.log_density.as_ref().map(|_| side(n + m, n + m + 1));
     let settings = CalibrationSettings { draws: drawn.each, level: arguments.level, seed: arguments.seed };
     let pairs = Pairs::new(&target, n, &given, m)?;
-    let waiting = progress::waiting("ranking");
+    let waiting = screen::waiting("ranking");
     let found = calibrate(&pairs, &settings, |range| {
         let rows = range.clone().flat_map(|pair| &drawn.rows[pair]);
         let row = |&row: &u32| drawn.table.row(row as usize);

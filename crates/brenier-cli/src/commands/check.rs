@@ -1,19 +1,16 @@
 //! `brenier check`: one verdict on a model from held-out pairs, with its reasons.
 
 use std::fmt::Write;
-use std::io::IsTerminal;
-use std::time::{Duration, Instant};
 
-use brenier::check::{Against, Check, CheckEvent, Severity, Stage, Trust, check, quantity_name};
+use brenier::check::{Against, Check, Severity, Trust, check, quantity_name};
 use brenier::data::Table;
 use brenier::diagnose::Calibration;
-use brenier::{Error, Event, Observer, Posterior, Run};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use brenier::{Error, Posterior, Run};
 
 use crate::check_args::{CheckArguments, CheckingArguments};
 use crate::failure::Failure;
 use crate::models::Model;
-use crate::progress::LINE_SECONDS;
+use crate::screen::Screen;
 use crate::{observations, output};
 
 /// Letters a line, so that long sentences stay legible.
@@ -55,74 +52,13 @@ impl Checked {
         let table =
             observations::columns(&arguments.table, &arguments.tables.options(), &names, model.encoding())?;
         let simulator = Model::for_posterior(&arguments.simulator, model.target_names())?;
-        let mut screen = Screen::new(output::quiet());
+        let mut screen = Screen::new();
         let against = Against { simulator: simulator.as_ref().map(Model::simulator), others: &others };
         let named = |error| Failure::from(error).of_table(&arguments.table);
         let found = check(&model, &table, &settings, against, Run::observed(&mut screen)).map_err(named)?;
         drop(screen);
         simulator.iter().for_each(Model::tell_restarts);
         Ok(Self { model, table, simulator, found })
-    }
-}
-
-/// A bar on a terminal, a line now and then elsewhere, nothing when quiet.
-pub(crate) struct Screen {
-    bar: Option<ProgressBar>,
-    quiet: bool,
-    last: Instant,
-    /// What is being done, and how often it will be.
-    stage: (&'static str, usize),
-}
-
-impl Screen {
-    pub(crate) fn new(quiet: bool) -> Self {
-        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-            let style = ProgressStyle::with_template("{bar:20} {human_pos}/{human_len} {msg}");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            bar
-        });
-        Self { bar, quiet, last: Instant::now(), stage: ("", 0) }
-    }
-}
-
-impl Observer for Screen {
-    fn event(&mut self, event: &Event) -> Result<(), Error> {
-        let Event::Check(event) = event else { return Ok(()) };
-        match *event {
-            CheckEvent::Started { stage, of } => {
-                let name = match stage {
-                    Stage::Densities => "rows scored",
-                    Stage::Calibration => "pairs drawn at",
-                    Stage::Certificates => "pairs certified",
-                    Stage::Predictive => "simulations",
-                    Stage::Members => "models compared",
-                };
-                self.stage = (name, of);
-                if let Some(bar) = &self.bar {
-                    bar.set_length(of as u64);
-                    bar.set_position(0);
-                    bar.set_message(name);
-                }
-            }
-            CheckEvent::Advanced { done, .. } => {
-                if let Some(bar) = &self.bar {
-                    bar.set_position(done as u64);
-                } else if !self.quiet && self.last.elapsed() >= Duration::from_secs(LINE_SECONDS) {
-                    self.last = Instant::now();
-                    output::note(&format!("{done}/{} {}", self.stage.1, self.stage.0));
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
     }
 }
 

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::args::CompareArguments;
 use crate::failure::Failure;
-use crate::{observations, output, progress};
+use crate::{observations, output, screen};
 
 /// Columns in the picture, at most: more could not be read.
 pub(super) const PLOT_COLUMNS: usize = 12;
@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<(), Failure> {
         ..CompareSettings::default()
     };
     let samples = [first.sample(&arguments.first)?, second.sample(&arguments.second)?];
-    let waiting = progress::waiting("comparing");
+    let waiting = screen::waiting("comparing");
     let found = compare(&samples[0], &samples[1], &settings)?;
     drop(waiting);
     let names = &first.names;

@@ -1,14 +1,11 @@
 //! `brenier data`: fetching public tables, leaving out columns, dealing rows into parts.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
+use brenier::Run;
 use brenier::data::{
-    self, FetchEvent, FetchSettings, Fetched, Output, Selection, Split, Table, UciSet, correlated_columns,
-    uci_sets,
+    self, FetchSettings, Fetched, Output, Selection, Split, Table, UciSet, correlated_columns, uci_sets,
 };
-use brenier::{Event, Run};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::info::listed;
 use crate::args::{
@@ -18,6 +15,7 @@ use crate::failure::Failure;
 use crate::files::beside;
 use crate::lock::Lock;
 use crate::output;
+use crate::screen::Screen;
 
 pub(crate) fn run(command: &DataCommand) -> Result<(), Failure> {
     match command {
@@ -49,25 +47,9 @@ pub(crate) fn fetch_sets(
     std::fs::create_dir_all(dir).map_err(|source| brenier::Error::io(dir, "make the folder", source))?;
     let _lock = Lock::folder(dir)?;
     for set in sets {
-        let bar = bar(quiet, set.name);
-        let mut observer = |event: &Event| {
-            match event {
-                Event::Fetch(FetchEvent::Started { have, total, .. }) => {
-                    if let Some(total) = total {
-                        bar.set_length(*total);
-                    }
-                    bar.set_position(*have);
-                }
-                Event::Fetch(FetchEvent::Received { bytes }) => bar.set_position(*bytes),
-                Event::Fetch(FetchEvent::Failed { problem }) => {
-                    bar.suspend(|| output::warning(&format!("{}: {problem}", set.name)));
-                }
-                _ => {}
-            }
-            Ok(())
-        };
-        let fetched = data::fetch_uci(set, dir, &settings, Run::observed(&mut observer));
-        bar.finish_and_clear();
+        let mut screen = Screen::new().fetching(set.name);
+        let fetched = data::fetch_uci(set, dir, &settings, Run::observed(&mut screen));
+        drop(screen);
         let what = match fetched? {
             Fetched::Present => "was there already",
             Fetched::Downloaded => "downloaded and checked",
@@ -87,15 +69,6 @@ pub(crate) fn fetch_sets(
         output::note("the tables are licensed CC BY 4.0; separators and column names were changed");
     }
     Ok(())
-}
-
-/// Bytes received, on a terminal.
-fn bar(quiet: bool, name: &str) -> ProgressBar {
-    let visible = !quiet && std::io::stderr().is_terminal();
-    let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let style = ProgressStyle::with_template("{msg:12} {bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta}")
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::with_draw_target(None, target).with_style(style).with_message(name.to_owned())
 }
 
 fn prepare(arguments: &PrepareArguments) -> Result<(), Failure> {

@@ -13,13 +13,12 @@ use brenier::reproduce::lotka_volterra::{
 use brenier::simulate::LotkaVolterra;
 use brenier::{Error, Mode, ModeSettings, Posterior, Run, Units};
 
-use super::check::Screen as CheckScreen;
-use super::simulate::Screen as SimulateScreen;
 use crate::args::DemoArguments;
 use crate::failure::Failure;
 use crate::interrupt::stop_on_interrupt;
 use crate::lock::Lock;
-use crate::{output, progress};
+use crate::output;
+use crate::screen::Screen;
 
 const SEED: u64 = 1;
 const TEST_ROWS: u64 = 2000;
@@ -45,7 +44,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
 
     say(&format!("1. Simulating {rows} pairs of rates and summaries\n"))?;
     let stop = stop_on_interrupt()?;
-    let mut screen = SimulateScreen::new(output::quiet());
+    let mut screen = Screen::new();
     let interrupted = || Failure::Interrupted("stopped before anything was learned".to_owned());
     let table = pairs(rows, SEED, Run::observed(&mut screen).stop(&stop))?.ok_or_else(interrupted)?;
     let test =
@@ -57,8 +56,8 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     say("2. Learning the posterior map (PCP-Map, all cores)\n")?;
     let mut settings = settings(Method::default(), rows, SEED)?;
     settings.train.epochs = arguments.epochs;
-    let mut screen = progress::screen(output::quiet(), None);
-    let fitted = brenier::fit(&table, &settings, Run::observed(screen.as_mut()).stop(&stop))?;
+    let mut screen = Screen::new();
+    let fitted = brenier::fit(&table, &settings, Run::observed(&mut screen).stop(&stop))?;
     drop(screen);
     if !fitted.validated {
         return Err(interrupted());
@@ -87,7 +86,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
         ..CheckSettings::default()
     };
     let simulator = LotkaVolterra::default();
-    let mut screen = CheckScreen::new(output::quiet());
+    let mut screen = Screen::new();
     let against = Against { simulator: Some(&simulator), others: &[] };
     let found = check(&model, &test, &checking, against, Run::observed(&mut screen))?;
     let predictive = Predictive::at(&model, &given, &simulator, &checking, Run::observed(&mut screen))?;

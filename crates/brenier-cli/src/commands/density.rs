@@ -8,7 +8,7 @@ use brenier::{Distance, LogDensities, Posterior};
 
 use crate::args::DensityArguments;
 use crate::failure::Failure;
-use crate::{observations, output, progress};
+use crate::{observations, output, screen};
 
 pub(crate) fn run(arguments: &DensityArguments) -> Result<(), Failure> {
     let target = arguments.out.as_deref().map(|path| output::destination(Some(path)));
@@ -20,7 +20,7 @@ pub(crate) fn run(arguments: &DensityArguments) -> Result<(), Failure> {
     let table =
         observations::columns(&arguments.table, &arguments.tables.options(), &names, model.encoding())?;
     warn_of_extremes(&model, &table)?;
-    let waiting = progress::waiting(format!("scoring {} rows", table.rows()));
+    let waiting = screen::waiting(format!("scoring {} rows", table.rows()));
     let scores = score(&model, &table).map_err(|failure| failure.of_table(&arguments.table))?;
     drop(waiting);
     match target {
@@ -65,7 +65,7 @@ fn warn_of_extremes(model: &Posterior, table: &Table) -> Result<(), Failure> {
 /// Log densities of the rows of a table: of all columns together, and for a joint model of both factors.
 pub(crate) struct Scores {
     /// log π(x | y), or log π(x, y) for a joint model.
-    pub(crate) whole: LogDensities,
+    whole: LogDensities,
     /// log π(x | y) and log π(y) of a joint model.
     factors: Option<[LogDensities; 2]>,
 }

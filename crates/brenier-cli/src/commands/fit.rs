@@ -13,7 +13,8 @@ use crate::failure::Failure;
 use crate::files::{CHECKPOINT, OLD, beside};
 use crate::interrupt::stop_on_interrupt;
 use crate::lock::Lock;
-use crate::progress::{self, FanOut, JsonLog};
+use crate::log::{FanOut, JsonLog};
+use crate::screen::Screen;
 use crate::{config, observations, output};
 
 pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
@@ -38,7 +39,7 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
 
     let checkpoint = checkpoint(&arguments.out, arguments.resume, every, output::quiet())?;
     let resuming = checkpoint.as_ref().is_some_and(|plan| plan.resume && plan.path.exists());
-    let mut observers = FanOut(vec![progress::screen(output::quiet(), settings.train.minutes)]);
+    let mut observers = FanOut(vec![Box::new(Screen::new().minutes(settings.train.minutes))]);
     if let Some(path) = &arguments.log {
         observers.0.push(Box::new(JsonLog::create(path, resuming)?));
     }
@@ -170,6 +171,7 @@ fn summary(model: &Posterior, out: &Path, checkpoint: Option<&Path>) -> String {
         Stop::Converged => "the validation loss no longer improved",
         Stop::ClosedForm => "the fit has a closed form",
         Stop::Epochs => "the last epoch was reached; with more --epochs it may still improve",
+        Stop::Steps => "the last step was reached; with more --max-steps it may still improve",
         Stop::Minutes => "the time was used up; it may still improve",
         Stop::Interrupted => "it was stopped (Ctrl-C or a signal); it may still improve",
         Stop::Diverged => "the loss repeatedly became NaN or infinite",

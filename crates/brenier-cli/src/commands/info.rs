@@ -59,6 +59,14 @@ pub(crate) fn listed(names: &[String]) -> String {
     }
 }
 
+/// The columns that a part of the map depends on.
+fn depends(columns: &[String]) -> String {
+    match columns {
+        [] => "no other column".to_owned(),
+        _ => listed(columns),
+    }
+}
+
 /// The sizes of the map in one line.
 fn network(model: &Posterior) -> String {
     format!("{}; {} parameters", model.map().describe(), model.map().parameters())
@@ -95,6 +103,9 @@ fn text(model: &Posterior) -> String {
     for (name, text) in model.map().details() {
         line(name, text);
     }
+    for (target, columns) in model.dependence().into_iter().flatten() {
+        line("depends on", format!("{target}: {}", depends(&columns)));
+    }
     if let members @ [_, ..] = model.members() {
         let nll: Vec<String> =
             members.iter().map(|member| format!("{:.4}", member.training.best_valid_nll)).collect();
@@ -111,6 +122,9 @@ fn text(model: &Posterior) -> String {
     }
     if let Some(marginal) = model.marginal() {
         line("given columns", format!("joint model; {}", network(marginal)));
+        for (target, columns) in marginal.dependence().into_iter().flatten() {
+            line("depends on", format!("{target}: {}", depends(&columns)));
+        }
         line("", format!("validation NLL {}", validation(marginal)));
     }
     line(

@@ -8,7 +8,7 @@ use brenier::{Mode, ModeSettings, Posterior, Units};
 use super::sample::free_name;
 use crate::args::ModeArguments;
 use crate::failure::Failure;
-use crate::{observations, output, progress};
+use crate::{observations, output, screen};
 
 pub(crate) fn run(arguments: &ModeArguments) -> Result<(), Failure> {
     let target = arguments.out.as_deref().map(|path| output::destination(Some(path)));
@@ -22,7 +22,7 @@ pub(crate) fn run(arguments: &ModeArguments) -> Result<(), Failure> {
         units: arguments.units.unwrap_or_default(),
         ..ModeSettings::default()
     };
-    let waiting = progress::waiting(format!("searching at {}", output::count(observed.count, "observation")));
+    let waiting = screen::waiting(format!("searching at {}", output::count(observed.count, "observation")));
     let modes = model.mode(&observed.values, observed.count, arguments.seed, &settings);
     drop(waiting);
     let modes = modes.map_err(|error| observed.failed(error))?;

@@ -8,11 +8,12 @@ use brenier::map::SampleSettings;
 use brenier::report::{ObservationView, ReportPage};
 use brenier::{Error, ModeSettings, Posterior, Run, Units};
 
-use super::check::{Checked, Screen};
+use super::check::Checked;
 use crate::check_args::ReportArguments;
 use crate::failure::Failure;
 use crate::observations;
 use crate::output;
+use crate::screen::Screen;
 
 /// Draws shown at an observation.
 const DRAWS: usize = 2000;
@@ -165,7 +166,7 @@ fn completed(
         view.mode = Some(mode.point);
     }
     if let Some(simulator) = &checked.simulator {
-        let mut screen = Screen::new(output::quiet());
+        let mut screen = Screen::new();
         let found =
             Predictive::at(model, &given, simulator.simulator(), &settings, Run::observed(&mut screen))?;
         for row in found.rows {

@@ -9,7 +9,7 @@ use super::summary::Destinations;
 use crate::args::{Extra, SampleArguments};
 use crate::failure::Failure;
 use crate::observations::{self, Observations};
-use crate::{output, progress};
+use crate::{output, screen};
 
 pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
     let target = output::destination(arguments.out.as_deref());
@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
     };
     let nowhere = arguments.observations.observed.is_none() && arguments.observations.at.is_empty();
     if nowhere && model.marginal().is_some() {
-        let waiting = progress::waiting(format!("drawing {}", arguments.n));
+        let waiting = screen::waiting(format!("drawing {}", arguments.n));
         let draws = model.sample_joint(arguments.n, arguments.seed, &settings)?;
         report_unsolved(&draws.unsolved, arguments.n, &settings)?;
         let drawn = draws.residuals.len().max(draws.target.len() / model.target_names().len());
@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
     }
     let observed = observations::read(&model, &arguments.observations, &arguments.tables.options())?;
     let count = arguments.n.saturating_mul(observed.count);
-    let waiting = progress::waiting(format!("drawing {count}"));
+    let waiting = screen::waiting(format!("drawing {count}"));
     if let Some(summary) = summary.as_ref().filter(|_| arguments.out.is_none()) {
         let found = model
             .summarise(&observed.values, observed.count, arguments.n, arguments.seed, &settings)

@@ -1,15 +1,11 @@
 //! `brenier simulate`: tables of simulations, and putting parts of them together.
 
-use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use brenier::data::{self, Encoding, Output, Table, write_bytes};
-use brenier::simulate::{
-    FailedRow, Outcome, SimulateEvent, SimulateSettings, Simulated, merge, run as simulate,
-};
-use brenier::{Error, Event, Journal, Observer, Run};
-use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use brenier::simulate::{FailedRow, Outcome, SimulateSettings, Simulated, merge, run as simulate};
+use brenier::{Journal, Run};
 
 use crate::failure::Failure;
 use crate::files::{FAILED, PARTIAL, beside};
@@ -17,6 +13,7 @@ use crate::interrupt::stop_on_interrupt_saying;
 use crate::lock::Lock;
 use crate::model_args::SimulateArguments;
 use crate::models::{Model, set_aside};
+use crate::screen::Screen;
 use crate::{observations, output};
 
 pub(crate) fn run(arguments: &SimulateArguments) -> Result<(), Failure> {
@@ -33,7 +30,7 @@ pub(crate) fn run(arguments: &SimulateArguments) -> Result<(), Failure> {
         (None, None) => return Err(Failure::Usage("say how many rows to simulate, with -n".to_owned())),
     };
     let stop = stop_on_interrupt_saying("stopping: finished rows are kept (press Ctrl-C again to abort)")?;
-    let model = Model::start(&arguments.model, &stop)?;
+    let model = Model::start_with(&arguments.model, &arguments.options(), &stop)?;
     let simulator = model.simulator();
     let parameters = match &arguments.parameters {
         Some(path) => Some(observations::columns(
@@ -55,7 +52,7 @@ pub(crate) fn run(arguments: &SimulateArguments) -> Result<(), Failure> {
     let journal = partial.as_ref().map(|path| Journal { resume: arguments.resume, ..Journal::at(path) });
     let settings = SimulateSettings { rows, seed: arguments.seed, shard: arguments.shard };
     let started = Instant::now();
-    let mut screen = Screen::new(output::quiet());
+    let mut screen = Screen::new();
     let surrounding = Run::observed(&mut screen).stop(&stop).journal(journal);
     let outcome = simulate(simulator, &settings, parameters.as_ref(), surrounding);
     drop(screen);
@@ -174,88 +171,4 @@ fn merge_tables(arguments: &SimulateArguments, target: &Output) -> Result<(), Fa
         output::note(&format!("{rows} of {tables} written to {}", path.display()));
     }
     Ok(())
-}
-
-/// A bar on a terminal, a line now and then elsewhere, nothing when quiet.
-pub(crate) struct Screen {
-    bar: Option<ProgressBar>,
-    lines: bool,
-    started: Instant,
-    last: Instant,
-    rows: u64,
-    resumed: u64,
-}
-
-/// Seconds between lines where standard error is not a terminal.
-const LINE_SECONDS: u64 = 15;
-
-impl Screen {
-    pub(crate) fn new(quiet: bool) -> Self {
-        let terminal = std::io::stderr().is_terminal();
-        let bar = (!quiet && terminal).then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-            let style = ProgressStyle::with_template("{bar:20} {human_pos}/{human_len} rows {msg}");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            bar
-        });
-        let now = Instant::now();
-        Self { bar, lines: !quiet && !terminal, started: now, last: now, rows: 0, resumed: 0 }
-    }
-}
-
-impl Observer for Screen {
-    fn event(&mut self, event: &Event) -> Result<(), Error> {
-        let Event::Simulate(event) = event else { return Ok(()) };
-        match event {
-            SimulateEvent::Started { rows, resumed } => {
-                (self.rows, self.resumed) = (*rows, *resumed);
-                self.started = Instant::now();
-                if let Some(bar) = &self.bar {
-                    bar.set_length(*rows);
-                    bar.set_position(*resumed);
-                    bar.enable_steady_tick(Duration::from_millis(250));
-                }
-                if *resumed > 0 && (self.lines || self.bar.is_some()) {
-                    output::note(&format!("continuing after {resumed} of {rows} rows"));
-                }
-            }
-            SimulateEvent::Progress { done, abandoned, failed } => {
-                let elapsed = self.started.elapsed();
-                let rate = (done - self.resumed) as f64 / elapsed.as_secs_f64().max(1e-9);
-                let left = Duration::try_from_secs_f64((self.rows - done) as f64 / rate.max(1e-9));
-                let mut text = format!("{}/s", HumanCount(rate as u64));
-                if rate < 10.0 {
-                    text = format!("{rate:.2}/s");
-                }
-                if *abandoned > 0 {
-                    text.push_str(&format!(
-                        ", {:.0} % abandoned",
-                        100.0 * *abandoned as f64 / (abandoned + done) as f64
-                    ));
-                }
-                if *failed > 0 {
-                    text.push_str(&format!(", {failed} failed"));
-                }
-                if let Ok(left) = left {
-                    text.push_str(&format!(", {:#} left", HumanDuration(left)));
-                }
-                if let Some(bar) = &self.bar {
-                    bar.set_position(*done);
-                    bar.set_message(text);
-                } else if self.lines && self.last.elapsed() >= Duration::from_secs(LINE_SECONDS) {
-                    self.last = Instant::now();
-                    output::note(&format!("{done}/{} rows, {text}", self.rows));
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
 }

@@ -6,7 +6,7 @@ use brenier::{Posterior, Straightness};
 
 use crate::args::StraightnessArguments;
 use crate::failure::Failure;
-use crate::{observations, output, progress};
+use crate::{observations, output, screen};
 
 /// A draw that moves by less than this part of the posterior's standard deviation is as good as exact.
 const ENOUGH: f64 = 0.01;
@@ -22,7 +22,7 @@ pub(crate) fn run(arguments: &StraightnessArguments) -> Result<(), Failure> {
         )));
     }
     let observed = observations::read(&model, &arguments.observations, &arguments.tables.options())?;
-    let waiting = progress::waiting("following paths");
+    let waiting = screen::waiting("following paths");
     let reports =
         model.straightness(&observed.values, observed.count, arguments.n, arguments.seed, &arguments.steps);
     drop(waiting);

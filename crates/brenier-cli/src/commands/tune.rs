@@ -1,13 +1,10 @@
 //! `brenier tune`: settings found by pilot trainings, the best model saved.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use brenier::data::{self, Split, Table};
-use brenier::tune::{SearchSpace, TuneEvent, TuneOutcome, TuneSettings, search, validation_split};
-use brenier::{Error, Event, FitSettings, Observer, Run};
-use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use brenier::tune::{SearchSpace, TuneOutcome, TuneSettings, search, validation_split};
+use brenier::{Error, FitSettings, Run};
 
 use super::fit;
 use crate::args::TuneArguments;
@@ -15,10 +12,8 @@ use crate::failure::Failure;
 use crate::files::{OLD, TUNE, beside};
 use crate::interrupt::stop_on_interrupt;
 use crate::lock::Lock;
+use crate::screen::Screen;
 use crate::{config, observations, output};
-
-/// Seconds between the lines of a search whose standard error is not a terminal.
-const LINE_SECONDS: u64 = 15;
 
 pub(crate) fn run(arguments: TuneArguments) -> Result<(), Failure> {
     let mut settings = match &arguments.config {
@@ -56,7 +51,7 @@ pub(crate) fn run(arguments: TuneArguments) -> Result<(), Failure> {
     let folder = beside(out, TUNE);
     set_aside(&folder, arguments.resume)?;
     let stop = stop_on_interrupt()?;
-    let mut screen = Screen::new(output::quiet(), split.test.is_empty());
+    let mut screen = Screen::new();
     let tune = TuneSettings { minutes, ..tune };
     let run = Run::observed(&mut screen).stop(&stop);
     let outcome = search(&table, &split, &settings, &space, &tune, &folder, run)
@@ -135,116 +130,6 @@ fn set_aside(folder: &Path, resume: bool) -> Result<(), Failure> {
         old.display()
     ));
     Ok(())
-}
-
-/// Progress over the trainings of the stage at hand.
-pub(crate) struct Screen {
-    bar: ProgressBar,
-    quiet: bool,
-    terminal: bool,
-    /// Whether there are no test rows to report on.
-    untested: bool,
-    started: Instant,
-    last: Instant,
-    stage: String,
-    done: usize,
-    jobs: usize,
-    best: f64,
-}
-
-impl Observer for Screen {
-    fn event(&mut self, event: &Event) -> Result<(), Error> {
-        if let Event::Tune(event) = event {
-            self.show(event);
-        }
-        Ok(())
-    }
-}
-
-impl Screen {
-    pub(crate) fn new(quiet: bool, untested: bool) -> Self {
-        let terminal = !quiet && std::io::stderr().is_terminal();
-        let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let style = ProgressStyle::with_template("{bar:20} {pos}/{len} {msg}")
-            .unwrap_or_else(|_| ProgressStyle::default_bar());
-        Self {
-            bar: ProgressBar::with_draw_target(None, target).with_style(style),
-            quiet,
-            terminal,
-            untested,
-            started: Instant::now(),
-            last: Instant::now(),
-            stage: String::new(),
-            done: 0,
-            jobs: 0,
-            best: f64::INFINITY,
-        }
-    }
-
-    pub(crate) fn show(&mut self, event: &TuneEvent) {
-        match event {
-            TuneEvent::Started { rung, jobs, finished } => {
-                let stage = match rung {
-                    Some(rung) => format!("pilots, round {}", rung + 1),
-                    None => "full trainings".to_owned(),
-                };
-                self.stage(&stage, *finished, jobs + finished);
-            }
-            TuneEvent::Pilot(pilot) => self.step(pilot.valid_nll, None),
-            TuneEvent::Final(training) => {
-                let test = training.test_nll.filter(|_| !self.untested);
-                let nll = training.valid_nll.map_or("none".to_owned(), |nll| format!("{nll:.4}"));
-                let test = test.map(|nll| format!(", test {nll:.4}")).unwrap_or_default();
-                let line = format!(
-                    "trial {} seed {}: validation NLL {nll}{test}, {:.0} epochs, {:.0} s",
-                    training.trial, training.seed, training.epochs, training.seconds
-                );
-                self.step(training.valid_nll, Some(&line));
-            }
-            TuneEvent::Warning { text } => self.bar.suspend(|| output::warning(text)),
-        }
-    }
-
-    /// A stage of `jobs` trainings begins, of which some were finished in an earlier run.
-    pub(crate) fn stage(&mut self, name: &str, finished: usize, jobs: usize) {
-        name.clone_into(&mut self.stage);
-        (self.done, self.jobs, self.best) = (finished, jobs, f64::INFINITY);
-        self.bar.set_length(jobs as u64);
-        self.bar.set_position(finished as u64);
-        self.bar.set_message(self.stage.clone());
-        self.bar.enable_steady_tick(Duration::from_millis(250));
-        if !self.quiet {
-            let earlier = match finished {
-                0 => String::new(),
-                count => format!(", {count} of them finished earlier"),
-            };
-            self.say(&format!("{}: {jobs}{earlier}", self.stage));
-        }
-    }
-
-    pub(crate) fn step(&mut self, nll: Option<f64>, line: Option<&str>) {
-        self.done += 1;
-        self.best = nll.map_or(self.best, |nll| self.best.min(nll));
-        self.bar.set_position(self.done as u64);
-        let elapsed = HumanDuration(self.started.elapsed());
-        self.bar.set_message(format!("{}, best validation NLL {:.4}, {elapsed:#}", self.stage, self.best));
-        if let Some(line) = line.filter(|_| !self.quiet) {
-            self.say(line);
-        } else if !self.quiet && !self.terminal && self.last.elapsed() >= Duration::from_secs(LINE_SECONDS) {
-            self.say(&format!("{}: {} of {}, best {:.4}", self.stage, self.done, self.jobs, self.best));
-        }
-    }
-
-    fn say(&mut self, text: &str) {
-        self.last = Instant::now();
-        self.bar.suspend(|| output::note(text));
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
-    }
 }
 
 fn summary(outcome: &TuneOutcome, space: &SearchSpace, out: &Path, results: &Path) -> String {

@@ -62,7 +62,7 @@ fn split_deals_every_row_once() {
 #[test]
 fn a_file_on_which_its_decoder_panics_is_damaged() {
     let folder = folder();
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../brenier/tests/hostile/decoder-panic.parquet");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../brenier-data/tests/hostile/decoder-panic.parquet");
     fs::copy(file, folder.path().join("t.parquet")).unwrap();
     refuse(folder.path(), "data prepare t.parquet --out x.csv", 2, &["t.parquet", "damaged"]);
 }

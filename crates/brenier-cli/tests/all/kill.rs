@@ -260,7 +260,7 @@ fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         let text = || String::from_utf8(bytes.clone()).unwrap();
         let bytes = match path.extension().and_then(|extension| extension.to_str()) {
             // Rendered from results.json, with times in the text.
-            Some("md") => Vec::new(),
+            Some("md" | "html") => Vec::new(),
             Some("json") => untimed_json(&text()).into_bytes(),
             Some("jsonl") => {
                 // In the order in which the threads happened to end.

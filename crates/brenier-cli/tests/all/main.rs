@@ -14,6 +14,7 @@ mod mistakes;
 mod plot;
 mod reproducible;
 mod simulate;
+mod snapshots;
 mod summary;
 mod tables;
 mod tune;

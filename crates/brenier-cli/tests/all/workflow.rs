@@ -306,6 +306,38 @@ fn lotka_volterra_is_reproduced_and_goes_on_where_it_was() {
     assert!(!here.join("u").exists());
 }
 
+/// Ctrl-C in a step of an experiment: its own exit code, a sentence, and a state from which it continues.
+#[cfg(unix)]
+#[test]
+fn an_interrupted_reproduction_says_how_to_continue() {
+    use crate::common::{signal, wait_until};
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let line = "reproduce lotka-volterra --no-abc --method pcp-map --epochs 1 --out lv";
+    let child = brenier(here)
+        .args(format!("{line} --rows 2000000").split_whitespace())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let state = here.join("lv/train-2000000.parquet.checkpoint");
+    wait_until(|| state.exists());
+    signal("-INT", child.id());
+    let output = child.wait_with_output().unwrap();
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(130), "{text}");
+    assert!(text.contains("2000000 simulations:"), "{text}");
+    assert!(text.contains("stopped; re-run the same command with --resume to continue"), "{text}");
+    assert!(
+        state.exists() && !here.join("lv/results.md").exists() && !here.join("lv/.brenier.lock").exists()
+    );
+    // Another size of table may be asked for when the run is resumed.
+    let text = succeed(here, &format!("{line} --rows 600 --resume"));
+    assert!(text.contains("| PCP-Map | 600 |"), "{text}");
+    let page = std::fs::read_to_string(here.join("lv/results.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("maps against SMC-ABC"));
+}
+
 #[test]
 fn a_flow_goes_through_every_command() {
     let folder = folder();

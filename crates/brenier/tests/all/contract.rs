@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use brenier::map::cot::{CotMap, CotSettings, CotShape, Flow};
+use brenier::map::cpflow::{CpFlowInverter, CpFlowMap, CpFlowShape};
+use brenier::map::npe::{FlowKind, FlowPosterior, NpeMap, NpeShape};
 use brenier::map::pcp::{
     Convexity, Initialisation, InverseSettings, OutputActivation, PcpInverter, PcpMap, PcpShape, Solver,
 };
@@ -88,9 +90,74 @@ fn flows(seed: u64) -> Vec<CotMap<f64>> {
         .collect()
 }
 
+/// Normalising flows with random parameters everywhere, in several shapes.
+fn normalising_flows(seed: u64) -> Vec<NpeMap<f64>> {
+    let mut rng = ChaCha8Rng::seed_from_u64(2000 + seed);
+    let shape = |flow, target, given, hidden_width, transforms, blocks| NpeShape {
+        hidden_width,
+        transforms,
+        blocks,
+        ..NpeShape::new(flow, target, given)
+    };
+    let embedded = |shape: NpeShape| NpeShape { embedding: vec![5, 3], ..shape };
+    vec![
+        shape(FlowKind::Maf, 1, 3, 9, 2, 2),
+        shape(FlowKind::Maf, 2, 0, 12, 3, 1),
+        shape(FlowKind::Maf, 4, 9, 50, 5, 2),
+        embedded(shape(FlowKind::Maf, 3, 4, 10, 2, 3)),
+        shape(FlowKind::Maf, 17, 2, 12, 2, 2),
+        shape(FlowKind::Nsf, 1, 0, 7, 2, 1),
+        shape(FlowKind::Nsf, 1, 8, 20, 5, 2),
+        shape(FlowKind::Nsf, 2, 3, 12, 3, 1),
+        NpeShape { bins: 4, tail_bound: 5.0, ..shape(FlowKind::Nsf, 4, 9, 33, 5, 2) },
+        embedded(shape(FlowKind::Nsf, 3, 4, 10, 3, 3)),
+        shape(FlowKind::Nsf, 9, 0, 16, 4, 2),
+    ]
+    .into_iter()
+    .map(|shape| {
+        let mut map = NpeMap::<f64>::initial(shape, seed).unwrap();
+        for parameter in map.parameters_mut() {
+            *parameter += 0.1 * rng.sample::<f64, _>(StandardNormal);
+        }
+        map
+    })
+    .collect()
+}
+
+/// CP-Flows with random parameters everywhere, in several shapes.
+fn convex_flows(seed: u64) -> Vec<CpFlowMap<f64>> {
+    let mut rng = ChaCha8Rng::seed_from_u64(2000 + seed);
+    [
+        (1, 0, 5, 1, 1),
+        (1, 3, 8, 2, 1),
+        (2, 1, 33, 3, 1),
+        (4, 9, 16, 2, 1),
+        (3, 2, 12, 2, 3),
+        (18, 4, 20, 3, 1),
+    ]
+    .into_iter()
+    .map(|(target, given, width, depth, blocks)| {
+        let shape = CpFlowShape { target, given, width, depth, blocks };
+        let mut map = CpFlowMap::<f64>::initial(shape, seed).unwrap();
+        for spec in map.tensors() {
+            let scale = if spec.name.contains("scale") { 0.2 } else { 0.5 };
+            let scale = scale / (spec.cols.unwrap_or(1).max(1) as f64).sqrt();
+            for index in spec.indices() {
+                map.parameters_mut()[index] += scale * rng.sample::<f64, _>(StandardNormal);
+            }
+        }
+        map
+    })
+    .collect()
+}
+
 /// A map of any method, as the contract sees it.
 trait Subject: Sync {
     fn label(&self) -> String;
+    /// Whether the map may turn the orientation of space by permuting coordinates.
+    fn turns(&self) -> bool;
+    /// The steps of Taylor tests: so small that rectified units and bins of splines stay on their side.
+    fn reach(&self) -> f64;
     fn map(&self) -> &dyn ConditionalMap<f64>;
     fn loss_and_gradient(&self, x: &[f64], y: &[f64]) -> (f64, Vec<f64>);
     /// The loss after a move of the parameters.
@@ -106,6 +173,12 @@ trait Single {
     fn single(&self) -> Self::Map;
     fn both(&self) -> Arc<dyn TransportMap>;
     fn name(&self) -> String;
+    fn permutes(&self) -> bool {
+        false
+    }
+    fn has_kinks(&self) -> bool {
+        false
+    }
 }
 
 impl Single for PcpMap<f64> {
@@ -134,6 +207,38 @@ impl Single for CotMap<f64> {
     }
 }
 
+impl Single for NpeMap<f64> {
+    type Map = NpeMap<f32>;
+    fn single(&self) -> Self::Map {
+        self.cast()
+    }
+    fn both(&self) -> Arc<dyn TransportMap> {
+        Arc::new(FlowPosterior::new(self.cast()))
+    }
+    fn name(&self) -> String {
+        format!("{:?}", self.shape())
+    }
+    fn permutes(&self) -> bool {
+        self.shape().flow == FlowKind::Maf
+    }
+    fn has_kinks(&self) -> bool {
+        self.shape().flow == FlowKind::Nsf
+    }
+}
+
+impl Single for CpFlowMap<f64> {
+    type Map = CpFlowMap<f32>;
+    fn single(&self) -> Self::Map {
+        self.cast()
+    }
+    fn both(&self) -> Arc<dyn TransportMap> {
+        Arc::new(CpFlowInverter::new(&self.cast()))
+    }
+    fn name(&self) -> String {
+        format!("{:?}", self.shape())
+    }
+}
+
 /// Loads a batch into a fresh workspace.
 fn loaded<T: brenier::Real, M: Trainable<T>>(map: &M, x: &[f64], y: &[f64]) -> M::Workspace {
     let rows = x.len() / map.target_dim();
@@ -148,6 +253,14 @@ fn loaded<T: brenier::Real, M: Trainable<T>>(map: &M, x: &[f64], y: &[f64]) -> M
 impl<M: Trainable<f64> + Single + Clone> Subject for M {
     fn label(&self) -> String {
         self.name()
+    }
+
+    fn turns(&self) -> bool {
+        self.permutes()
+    }
+
+    fn reach(&self) -> f64 {
+        if self.has_kinks() { 1e-3 } else { 0.1 }
     }
 
     fn map(&self) -> &dyn ConditionalMap<f64> {
@@ -188,13 +301,19 @@ impl<M: Trainable<f64> + Single + Clone> Subject for M {
     }
 }
 
-/// Every shape of both methods, at random parameters.
+/// Every shape of all methods, at random parameters.
 fn subjects(seed: u64) -> Vec<Box<dyn Subject>> {
     let mut all: Vec<Box<dyn Subject>> = Vec::new();
     for (case, shape) in shapes().into_iter().enumerate() {
         all.push(Box::new(random_map(shape, seed + case as u64)));
     }
     for flow in flows(seed) {
+        all.push(Box::new(flow));
+    }
+    for flow in convex_flows(seed) {
+        all.push(Box::new(flow));
+    }
+    for flow in normalising_flows(seed) {
         all.push(Box::new(flow));
     }
     all
@@ -224,7 +343,7 @@ fn taylor_remainders_of_the_loss_fall_quadratically_in_every_parameter_direction
             direction[index] = rng.sample(StandardNormal);
         }
         let linear: f64 = gradient.iter().zip(&direction).map(|(g, d)| g * d).sum();
-        let steps = [1e-3, 5e-4, 2.5e-4, 1.25e-4].map(|h| h * 0.1);
+        let steps = [1e-3, 5e-4, 2.5e-4, 1.25e-4].map(|h| h * subject.reach());
         let remainders = steps.map(|h| (subject.loss_at(&direction, h, &x, &y) - value - h * linear).abs());
         let order = slope(&steps, &remainders);
         assert!((order - 2.0).abs() < 0.1, "{}: order {order}, remainders {remainders:?}", subject.label());
@@ -243,7 +362,7 @@ fn taylor_remainders_of_the_log_density_fall_quadratically_in_x() {
         let direction = normals(&mut rng, x.len());
         for row in 0..rows {
             let linear: f64 = (row * n..(row + 1) * n).map(|i| gradient[i] * direction[i]).sum();
-            let steps = [1e-3, 5e-4, 2.5e-4, 1.25e-4];
+            let steps = [1e-3, 5e-4, 2.5e-4, 1.25e-4].map(|h| h * (10.0 * subject.reach()));
             let remainders = steps.map(|h| {
                 let moved: Vec<f64> = x.iter().zip(&direction).map(|(x, d)| x + h * d).collect();
                 let mut density = vec![0.0; rows];
@@ -279,7 +398,8 @@ fn log_determinants_agree_with_a_dense_jacobian() {
                 jacobian[(i, j)] = (up[i] - down[i]) / (2.0 * h);
             }
         }
-        let dense = jacobian.determinant();
+        let determinant = jacobian.determinant();
+        let dense = if subject.turns() { determinant.abs() } else { determinant };
         let log_det = evaluate(&x).1;
         assert!(
             dense > 0.0 && (dense.ln() - log_det).abs() < 1e-6,
@@ -378,6 +498,24 @@ fn every_live_parameter_gets_a_gradient() {
             } else {
                 assert_eq!(zeros, 0, "{shape:?}: of {all} entries of {} some have no gradient", spec.name);
             }
+        }
+    }
+}
+
+#[test]
+fn every_parameter_of_a_convex_flow_gets_a_gradient_but_the_shift_of_the_potential() {
+    for (case, map) in convex_flows(30).iter().enumerate() {
+        let mut rng = ChaCha8Rng::seed_from_u64(800 + case as u64);
+        let shape = map.shape();
+        let (x, y) = (normals(&mut rng, 100 * shape.target), normals(&mut rng, 100 * shape.given));
+        let (_, gradient) = map.loss_and_gradient(&x, &y);
+        let dead = format!("shift.{}", shape.depth);
+        for spec in map.tensors() {
+            let zeros = spec.indices().filter(|&index| gradient[index] == 0.0).count();
+            let is_dead = spec.name == dead
+                || spec.name.ends_with(&format!(".{dead}")) && !spec.name.starts_with("outer");
+            let expected = if is_dead { spec.indices().count() } else { 0 };
+            assert_eq!(zeros, expected, "{shape:?}: {}", spec.name);
         }
     }
 }

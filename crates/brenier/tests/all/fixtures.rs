@@ -1,10 +1,12 @@
-//! Golden values: every `pcp_*.json`, `cot_*.json` and `mmd.json` in `tests/fixtures` or in the directory named by `BRENIER_FIXTURES`.
+//! Golden values: every `pcp_*.json`, `cot_*.json`, `cpflow_*.json`, `npe_*.json` and `mmd.json` in `tests/fixtures` or in the directory named by `BRENIER_FIXTURES`.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::path::PathBuf;
 
 use brenier::diagnose::{Bandwidth, Sample, mmd};
 use brenier::map::cot::{CotMap, CotSettings, CotShape};
+use brenier::map::cpflow::{CpFlowMap, CpFlowShape};
+use brenier::map::npe::{FlowKind, NpeMap, NpeShape};
 use brenier::map::pcp::{OutputActivation, PcpMap, PcpShape};
 use brenier::map::{ConditionalMap, Trainable};
 use serde_json::Value;
@@ -168,6 +170,61 @@ fn check_cot(name: &str, fixture: &Value) {
     }
 }
 
+fn check_npe(name: &str, fixture: &Value) {
+    let size = |key: &str| fixture[key].as_u64().map(|value| value as usize);
+    let flow = match fixture["flow"].as_str().unwrap() {
+        "maf" => FlowKind::Maf,
+        "nsf" => FlowKind::Nsf,
+        other => panic!("{name}: unknown flow {other}"),
+    };
+    let sbi = NpeShape::new(flow, size("n").unwrap(), size("m").unwrap());
+    let shape = NpeShape {
+        transforms: size("transforms").unwrap(),
+        hidden_width: size("hidden_width").unwrap(),
+        blocks: size("blocks").unwrap(),
+        bins: size("bins").unwrap_or(sbi.bins),
+        tail_bound: fixture["tail_bound"].as_f64().unwrap_or(sbi.tail_bound),
+        embedding: flat(&fixture["embedding"]).iter().map(|&width| width as usize).collect(),
+        ..sbi
+    };
+    let mut map = NpeMap::<f64>::initial(shape, 0).unwrap();
+    let permutations: Vec<f64> = map.permutations().flatten().map(|&place| place as f64).collect();
+    assert_eq!(permutations, flat(&fixture["permutations"]), "{name}: permutations");
+    fill(name, &mut map, fixture);
+    check_values(name, &map, fixture);
+}
+
+fn check_cpflow(name: &str, fixture: &Value) {
+    let size = |key: &str| fixture[key].as_u64().unwrap() as usize;
+    let shape = CpFlowShape {
+        target: size("n"),
+        given: size("m"),
+        width: size("width"),
+        depth: size("depth"),
+        blocks: size("blocks"),
+    };
+    let mut map = CpFlowMap::<f64>::initial(shape, 0).unwrap();
+    fill(name, &mut map, fixture);
+    check_values(name, &map, fixture);
+}
+
+/// Compares points, log-determinants, densities and both gradients.
+fn check_values(name: &str, map: &impl Trainable<f64>, fixture: &Value) {
+    let (x, y) = (flat(&fixture["x"]), flat(&fixture["y"]));
+    let n = map.target_dim();
+    let rows = x.len() / n;
+    let (mut z, mut log_det, mut log_density) = (vec![0.0; rows * n], vec![0.0; rows], vec![0.0; rows]);
+    map.forward(&x, &y, &mut z, &mut log_det).unwrap();
+    assert_close(&format!("{name}: z"), &z, &flat(&fixture["z"]));
+    assert_close(&format!("{name}: log_det"), &log_det, &flat(&fixture["log_det"]));
+    let mut gradient_x = vec![0.0; rows * n];
+    map.log_density_gradient(&x, &y, &mut log_density, &mut gradient_x).unwrap();
+    assert_close(&format!("{name}: log_density"), &log_density, &flat(&fixture["log_density"]));
+    let mean: Vec<f64> = gradient_x.iter().map(|g| -g / rows as f64).collect();
+    assert_close(&format!("{name}: gradient in x"), &mean, &flat(&fixture["grad_mean_nll"]["x"]));
+    check_training(name, map, (&x, &y), &fixture["mean_nll"], &fixture["grad_mean_nll"]);
+}
+
 /// Runs `check` on every fixture of one kind.
 fn for_each_fixture(kind: &str, check: impl Fn(&str, &Value)) {
     let mut checked = 0;
@@ -193,6 +250,16 @@ fn every_pcp_fixture_is_reproduced() {
 #[test]
 fn every_cot_fixture_is_reproduced() {
     for_each_fixture("cot_flow", check_cot);
+}
+
+#[test]
+fn every_cpflow_fixture_is_reproduced() {
+    for_each_fixture("cp_flow", check_cpflow);
+}
+
+#[test]
+fn every_npe_fixture_is_reproduced() {
+    for_each_fixture("npe", check_npe);
 }
 
 #[test]

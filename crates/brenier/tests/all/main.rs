@@ -4,6 +4,7 @@
 
 mod check;
 mod contract;
+mod cpflow;
 mod fixtures;
 mod hard_draws;
 mod hostile;

@@ -310,7 +310,7 @@ fn an_ensemble_is_resumed_to_the_same_bits() {
     struct Stopper(StopToken);
     impl Observer for Stopper {
         fn event(&mut self, event: &Event) -> brenier::Result<()> {
-            if matches!(event, Event::Train(TrainEvent::Member { .. })) {
+            if matches!(event.get(), Some(TrainEvent::Member { .. })) {
                 self.0.stop();
             }
             Ok(())
@@ -336,8 +336,8 @@ fn an_ensemble_is_resumed_to_the_same_bits() {
 /// An observer that fails ends the fit with its own error.
 #[test]
 fn an_observer_may_fail() {
-    let mut observer = |event: &Event| match event {
-        Event::Train(TrainEvent::Validated(_)) => Err(brenier::Error::Numerical("enough".to_owned())),
+    let mut observer = |event: &Event| match event.get() {
+        Some(TrainEvent::Validated(_)) => Err(brenier::Error::Numerical("enough".to_owned())),
         _ => Ok(()),
     };
     let fit = Fit::of("x1,x2").given("y").epochs(20).observer(&mut observer);

@@ -67,7 +67,7 @@ impl Problem {
         }
         let mut count = 0;
         let mut observer = |event: &Event| {
-            if matches!(event, Event::Tune(TuneEvent::Pilot(_) | TuneEvent::Final(_))) {
+            if matches!(event.get(), Some(TuneEvent::Pilot(_) | TuneEvent::Final(_))) {
                 count += 1;
                 if count >= events {
                     stop.stop();

@@ -1,0 +1,124 @@
+//! A training: its steps as a bar, with the figures of the last validation.
+
+use std::time::{Duration, Instant};
+
+use brenier::train::{Progress, TrainEvent};
+use indicatif::HumanDuration;
+
+use super::display::Display;
+
+/// Over the steps allowed; a run usually ends earlier, when the validation loss no longer improves.
+pub(super) const BAR: &str = "{bar:6} {msg}";
+/// Names of columns that a line lists at most.
+const LISTED: usize = 8;
+
+pub(super) struct Face {
+    /// When the command, or the step of an experiment, began.
+    begun: Instant,
+    /// When the block at hand began.
+    started: Instant,
+    /// First step of this run, and the last allowed.
+    steps: (u64, u64),
+    /// Whether a line was written: the first comes at once.
+    told: bool,
+}
+
+impl Face {
+    pub(super) fn new() -> Self {
+        Self { begun: Instant::now(), started: Instant::now(), steps: (0, 0), told: false }
+    }
+
+    pub(super) fn show(&mut self, event: &TrainEvent, minutes: Option<f64>, display: &mut Display) {
+        if let Some(text) = opening(event) {
+            display.say(&text);
+        }
+        match event {
+            TrainEvent::Started { resumed_at, max_steps, .. } => {
+                self.started = Instant::now();
+                self.steps = (*resumed_at, *max_steps);
+                if let Some(bar) = display.bar(BAR) {
+                    bar.reset();
+                    bar.set_length(*max_steps);
+                    bar.set_position(*resumed_at);
+                }
+            }
+            TrainEvent::Validated(progress) => {
+                if let Some(bar) = display.bar(BAR) {
+                    let left = match self.time_left(progress.step, minutes) {
+                        Some(left) => format!(" <{:#}", HumanDuration(left)),
+                        None => String::new(),
+                    };
+                    let elapsed = HumanDuration(self.started.elapsed());
+                    bar.set_message(format!("{} {elapsed:#}{left}", figures(progress)));
+                    return;
+                }
+                let line = || format!("{} {:.0}s", figures(progress), self.begun.elapsed().as_secs_f64());
+                match self.told {
+                    true => display.line(line),
+                    false => display.say(&line()),
+                }
+                self.told = true;
+            }
+            TrainEvent::Recovered { step, cause, learning_rate } => display.warn(&format!(
+                "step {step}: {cause}; back to the best weights with step size {learning_rate:.2e}"
+            )),
+            TrainEvent::Warning { text } => display.warn(text),
+            TrainEvent::Finished { .. } => display.clear(),
+            _ => {}
+        }
+    }
+
+    /// The longest the run may still take: by the steps allowed and by the time budget.
+    fn time_left(&self, step: u64, minutes: Option<f64>) -> Option<Duration> {
+        let elapsed = self.started.elapsed().as_secs_f64();
+        let done = step.saturating_sub(self.steps.0);
+        let by_steps = (done > 0).then(|| elapsed / done as f64 * self.steps.1.saturating_sub(step) as f64);
+        let by_budget = minutes.map(|minutes| (60.0 * minutes - elapsed).max(0.0));
+        let least = by_steps.into_iter().chain(by_budget).reduce(f64::min)?;
+        Duration::try_from_secs_f64(least).ok()
+    }
+}
+
+/// Epoch, losses and step size of a validation; with the bar and the times still within 80 letters.
+fn figures(progress: &Progress) -> String {
+    format!(
+        "epoch {:.0} step {} train {:.3} valid {:.3} best {:.3} rate {:.0e}",
+        progress.epoch,
+        progress.step,
+        progress.train_nll,
+        progress.valid_nll,
+        progress.best_valid_nll,
+        progress.learning_rate
+    )
+}
+
+/// The first line of a run, or of a part of it.
+fn opening(event: &TrainEvent) -> Option<String> {
+    match event {
+        TrainEvent::Block { number, of, columns, conditional } => {
+            let names = match columns.as_slice() {
+                [first, .., last] if columns.len() > LISTED => {
+                    format!("{first} … {last} ({})", columns.len())
+                }
+                all => all.join(", "),
+            };
+            let given = if *conditional { " given the rest" } else { "" };
+            Some(format!("block {number} of {of}: {names}{given}"))
+        }
+        TrainEvent::Members { of } => Some(format!("training {of} members side by side, one thread each")),
+        TrainEvent::Member { number, of, best_valid_nll } => {
+            Some(format!("member {number} of {of}: validation NLL {best_valid_nll:.4} (standardised)"))
+        }
+        TrainEvent::Started { train_rows, valid_rows, parameters, resumed_at, .. } => {
+            let resumed = match resumed_at {
+                0 => String::new(),
+                step => format!(", resumed at step {step}"),
+            };
+            Some(format!(
+                "training {parameters} parameters on {train_rows} rows, {valid_rows} more to validate{resumed} \
+                 (standardised; train: the loss of the steps, penalties included; valid, best: mean NLL)"
+            ))
+        }
+        _ => None,
+    }
+}

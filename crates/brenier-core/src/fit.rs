@@ -1,0 +1,256 @@
+//! From a table to a trained posterior: settings, preparation, training.
+
+mod builder;
+mod prepared;
+mod scores;
+mod settings;
+mod warnings;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use sha2::{Digest, Sha256};
+
+pub use builder::Fit;
+pub use prepared::Prepared;
+pub use prepared::split;
+use prepared::{Block, marginal_settings};
+pub use settings::FitSettings;
+
+use crate::data::{Encoding, Table, discard};
+use crate::kernel::side_by_side;
+use crate::map::method::{Problem, Training};
+use crate::map::{BASELINE, TransportMap};
+use crate::posterior::{Baseline, Header, Member, Mixture, Posterior, TrainingSummary};
+use crate::train::{Outcome, Progress, Stop, TrainEvent, TrainSettings};
+use crate::{Error, Result, Run};
+
+/// A trained posterior and what a user should know about the table.
+pub struct Fitted {
+    /// The model.
+    pub posterior: Posterior,
+    /// Whether the training got as far as its first regular validation; when it was stopped before, the model is
+    /// hardly better than its initial weights. For a joint map both blocks, for an ensemble all members.
+    pub validated: bool,
+    /// Constant or doubled columns, short tables and the like; the observer was told of each at once.
+    pub warnings: Vec<String>,
+}
+
+/// Fits a map to `table`, whose columns are looked up by the settings' selections, with validation rows chosen by
+/// the seed.
+pub fn fit(table: &Table, settings: &FitSettings, run: Run<'_>) -> Result<Fitted> {
+    Prepared::new(table, settings)?.fit(settings, run)
+}
+
+/// As [`fit()`], with the rows (from 0) to train on and to validate with given; other rows are not learned from.
+pub fn fit_split(
+    table: &Table,
+    train_rows: &[u32],
+    valid_rows: &[u32],
+    settings: &FitSettings,
+    run: Run<'_>,
+) -> Result<Fitted> {
+    Prepared::with_split(table, train_rows, valid_rows, settings)?.fit(settings, run)
+}
+
+impl Prepared {
+    /// Trains with `settings`, of which everything that decides the preparation must be as it was.
+    pub fn fit(&self, settings: &FitSettings, mut run: Run<'_>) -> Result<Fitted> {
+        settings.validate()?;
+        if !self.serves(settings) {
+            return Err(Error::setting(
+                "target",
+                "columns, supports, scaling, seed or ensemble are not those that the table was prepared for",
+            ));
+        }
+        let settings = &FitSettings { support: self.support.clone(), ..settings.clone() };
+        let Some(marginal) = &self.marginal else { return self.own.fit(settings, run) };
+        let half = |minutes: Option<f64>| minutes.map(|minutes| 0.5 * minutes);
+        let train = TrainSettings { minutes: half(settings.train.minutes), ..settings.train.clone() };
+        let settings = FitSettings { train, ..settings.clone() };
+        let journal = run.plan().map(|plan| plan.part(".given"));
+        let kept = journal.as_ref().map(|journal| journal.path.clone());
+        let block = |number: usize, columns: &[String]| TrainEvent::Block {
+            number,
+            of: 2,
+            columns: columns.to_vec(),
+            conditional: number == 2,
+        };
+        run.tell(block(1, &self.own.given_names))?;
+        let marginal =
+            marginal.fit(&marginal_settings(&settings, &self.own.given_names), run.part(journal))?;
+        run.tell(block(2, &self.own.target_names))?;
+        let mut fitted = self.own.fit(&settings, run)?;
+        fitted.warnings.splice(0..0, marginal.warnings);
+        let ended = |posterior: &Posterior| !posterior.header().training.stop.is_resumable();
+        if ended(&marginal.posterior) && ended(&fitted.posterior) {
+            // Nothing is left to resume.
+            if let Some(path) = kept {
+                discard(&path);
+            }
+        }
+        fitted.posterior.set_marginal(marginal.posterior);
+        fitted.validated &= marginal.validated;
+        Ok(fitted)
+    }
+}
+
+/// What the training of one member came to.
+struct Trained {
+    map: Arc<dyn TransportMap>,
+    outcome: Outcome,
+}
+
+impl Block {
+    /// Fits π(target | given), or the density of the target where nothing is given.
+    fn fit(&self, settings: &FitSettings, mut run: Run<'_>) -> Result<Fitted> {
+        let (target, given) = (self.target_names.len(), self.given_names.len());
+        let (train_rows, valid_rows) = (self.splits[0].0.len(), self.splits[0].1.len());
+        let settings = &settings.resolved(Problem { target, given, rows: train_rows });
+        let mut warnings = warnings::of_sizes(settings, train_rows, valid_rows, given);
+        warnings.extend(self.warnings.iter().cloned());
+        // What is wrong with the table should be known before hours are spent on it.
+        for text in &warnings {
+            run.tell(TrainEvent::Warning { text: text.clone() })?;
+        }
+        let journal = run.plan().cloned();
+        let trained = match self.splits.len() {
+            1 => vec![self.train(0, settings, run.part(journal))?],
+            _ => self.train_members(settings, run.part(journal))?,
+        };
+        if trained.iter().any(|member| member.outcome.stop == Stop::Diverged) {
+            let text = "the training loss repeatedly became NaN or infinite; the best weights before that were kept \
+                        (a lower learning rate or a robust scaling may help)"
+                .to_owned();
+            run.tell(TrainEvent::Warning { text: text.clone() })?;
+            warnings.push(text);
+        }
+        let validated = trained.iter().all(|member| member.outcome.validated);
+        let mut members = Vec::new();
+        let mut histories: Vec<Vec<Progress>> = Vec::new();
+        let mut maps = Vec::new();
+        for (number, Trained { map, outcome }) in trained.into_iter().enumerate() {
+            let (train_rows, valid_rows) = &self.splits[number];
+            let rows = scores::Rows { data: &self.data, origin: &self.origin };
+            let scores = scores::of_fit(&*map, rows, (train_rows, valid_rows), settings.seed)?;
+            members.push(Member {
+                weight: 1.0 / self.splits.len() as f64,
+                seed: settings.seed.wrapping_add(number as u64),
+                training: TrainingSummary {
+                    stop: outcome.stop,
+                    steps: outcome.steps,
+                    best_step: outcome.best_step,
+                    best_valid_nll: outcome.best_valid_nll,
+                    train_rows: train_rows.len(),
+                    valid_rows: valid_rows.len(),
+                    scores,
+                },
+            });
+            histories.push(outcome.history);
+            maps.push(map);
+        }
+        let baseline = self.baseline(settings)?;
+        let mixture = Mixture::new(maps, members.iter().map(|member| member.weight).collect());
+        let header = Header {
+            kind: Header::KIND.into(),
+            brenier_version: env!("CARGO_PKG_VERSION").into(),
+            settings: settings.timeless(),
+            target_names: self.target_names.clone(),
+            given_names: self.given_names.clone(),
+            target_transform: self.target_transform.clone(),
+            given_transform: self.given_transform.clone(),
+            training: Member::together(&members),
+            members: if members.len() > 1 { members } else { Vec::new() },
+            seed: settings.seed,
+            data_sha256: self.data_sha256.clone(),
+            support: self.support.clone(),
+            baseline: baseline.as_ref().map(|(baseline, _)| baseline.clone()),
+            encoding: Encoding::default(),
+            marginal: None,
+        };
+        let mut posterior = Posterior::new(header, mixture, histories);
+        posterior.baseline = baseline.map(|(_, map)| map);
+        Ok(Fitted { posterior, validated, warnings })
+    }
+
+    /// The baseline, fitted to the rows of the first split; none where the method is the baseline, or it cannot be fitted.
+    fn baseline(&self, settings: &FitSettings) -> Result<Option<(Baseline, Arc<dyn TransportMap>)>> {
+        if settings.method.method() == BASELINE {
+            return Ok(None);
+        }
+        let method = BASELINE.defaults();
+        let (train_rows, valid_rows) = &self.splits[0];
+        let fitted = method.spec().train(Training {
+            data: &self.data,
+            train_rows,
+            valid_rows,
+            settings: &settings.train,
+            seed: settings.seed,
+            identity: "",
+            run: Run::silent(),
+        });
+        match fitted {
+            Ok((map, outcome)) => Ok(Some((Baseline { method, valid_nll: outcome.best_valid_nll }, map))),
+            Err(Error::Numerical(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Trains the members of an ensemble side by side, one thread each.
+    fn train_members(&self, settings: &FitSettings, mut run: Run<'_>) -> Result<Vec<Trained>> {
+        let of = self.splits.len();
+        let (stop, journal) = (run.token().clone(), run.plan().cloned());
+        let part =
+            |number: usize| journal.as_ref().map(|journal| journal.part(&format!(".member-{}", number + 1)));
+        let jobs: Vec<usize> = (0..of).collect();
+        let mut found: Vec<Option<Trained>> = jobs.iter().map(|_| None).collect();
+        let abandoned = AtomicBool::new(false);
+        run.tell(TrainEvent::Members { of })?;
+        side_by_side(
+            rayon::current_num_threads(),
+            &abandoned,
+            &jobs,
+            |&number| {
+                let run = Run::silent().stop(&stop).journal(part(number));
+                self.train(number, settings, run).map(|trained| (number, trained))
+            },
+            |result| {
+                let (number, trained) = result?;
+                let best_valid_nll = trained.outcome.best_valid_nll;
+                run.tell(TrainEvent::Member { number: number + 1, of, best_valid_nll })?;
+                found[number] = Some(trained);
+                Ok(())
+            },
+        )?;
+        let trained: Vec<Trained> = found.into_iter().flatten().collect();
+        if trained.iter().all(|member| !member.outcome.stop.is_resumable()) {
+            (0..of).filter_map(part).for_each(|journal| discard(&journal.path));
+        }
+        Ok(trained)
+    }
+
+    /// Trains one member.
+    fn train(&self, number: usize, settings: &FitSettings, mut run: Run<'_>) -> Result<Trained> {
+        let (train_rows, valid_rows) = &self.splits[number];
+        let seed = settings.seed.wrapping_add(number as u64);
+        let (identity, journal) = (self.identity(settings, number), run.plan().cloned());
+        let (map, outcome) = settings.method.spec().train(Training {
+            data: &self.data,
+            train_rows,
+            valid_rows,
+            settings: &settings.train,
+            seed,
+            identity: &identity,
+            run: run.part(journal),
+        })?;
+        Ok(Trained { map, outcome })
+    }
+
+    /// What a checkpoint belongs to: the settings (the time budget aside), the data, the split and the member.
+    fn identity(&self, settings: &FitSettings, number: usize) -> String {
+        let text = serde_json::to_string(&(settings.timeless(), number)).expect("settings are plain data");
+        let parts = [text.as_str(), &self.data_sha256, &self.split_sha256];
+        let digest = parts.iter().fold(Sha256::new(), |hasher, part| hasher.chain_update(part)).finalize();
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}

@@ -1,0 +1,285 @@
+//! Everything that decides a fit besides the table: one struct for TOML, command line and library.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::data::{Pick, Selection, resolve_pair, short_name};
+use crate::map::method::Problem;
+use crate::map::{Method, MethodSettings};
+use crate::train::TrainSettings;
+use crate::transform::{PcaSettings, Scaling, SupportRule, Whiten};
+use crate::{Error, Result};
+
+/// Everything that decides a fit besides the table.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Written")]
+pub struct FitSettings {
+    /// The columns x to learn the distribution of.
+    pub target: Option<Selection>,
+    /// The columns y it is conditioned on; none for an unconditional map.
+    pub given: Option<Selection>,
+    /// Those of the given columns that hold categories. [`fit()`](crate::fit()) sees numbers only: whoever reads the table
+    /// encodes them, see [`Encoding`](crate::data::Encoding), and lets the model know
+    /// ([`Posterior::with_encoding`](crate::Posterior::with_encoding)).
+    pub categorical: Option<Selection>,
+    /// Supports of columns, as in `rate=log`, `p=interval(0,1)` or `x1..x4=log`; the last for a column counts.
+    pub support: Vec<SupportRule>,
+    /// Scaling of the columns.
+    pub scaling: Scaling,
+    /// Principal components of the given columns: a count, or a fraction of the variance to keep.
+    pub pca: Option<PcaSettings>,
+    /// Whether the target columns are made uncorrelated, for columns that nearly depend on one another.
+    pub whiten: Whiten,
+    /// Whether to learn the distribution of the given columns too, as the first block of a block-triangular map, so
+    /// that the joint density of target and given columns is at hand.
+    pub joint: bool,
+    /// Members of an ensemble; `None` or 1 for a single map. Every row trains all members but one (k-fold), unless
+    /// [`bootstrap`](Self::bootstrap) is set.
+    pub members: Option<usize>,
+    /// Whether members are trained on bootstrap samples of the rows, and validated on the rows outside.
+    pub bootstrap: bool,
+    /// Seed of split, initial weights and batches.
+    pub seed: u64,
+    /// The method with its settings.
+    pub method: MethodSettings,
+    /// The training.
+    pub train: TrainSettings,
+}
+
+/// The settings as files have them. Version 0.1 had the name of the method at the top and the settings of all methods in
+/// the tables `network` and `flow`.
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Written {
+    target: Option<Selection>,
+    given: Option<Selection>,
+    categorical: Option<Selection>,
+    support: Vec<SupportRule>,
+    scaling: Scaling,
+    pca: Option<PcaSettings>,
+    whiten: Whiten,
+    joint: bool,
+    members: Option<usize>,
+    bootstrap: bool,
+    seed: u64,
+    method: Option<NameOrTable>,
+    network: Map<String, Value>,
+    flow: Map<String, Value>,
+    train: TrainSettings,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum NameOrTable {
+    Name(String),
+    Table(Map<String, Value>),
+}
+
+impl Default for Written {
+    fn default() -> Self {
+        let settings = FitSettings::default();
+        Self {
+            target: settings.target,
+            given: settings.given,
+            categorical: settings.categorical,
+            support: settings.support,
+            scaling: settings.scaling,
+            pca: settings.pca,
+            whiten: settings.whiten,
+            joint: settings.joint,
+            members: settings.members,
+            bootstrap: settings.bootstrap,
+            seed: settings.seed,
+            method: None,
+            network: Map::new(),
+            flow: Map::new(),
+            train: settings.train,
+        }
+    }
+}
+
+impl TryFrom<Written> for FitSettings {
+    type Error = Error;
+
+    fn try_from(written: Written) -> Result<Self> {
+        let (method, mut values) = match written.method {
+            None => (Method::default(), Map::new()),
+            Some(NameOrTable::Name(name)) => (name.parse()?, Map::new()),
+            Some(NameOrTable::Table(mut table)) => match table.remove("name") {
+                None => (Method::default(), table),
+                Some(Value::String(name)) => (name.parse()?, table),
+                Some(other) => {
+                    return Err(Error::setting("method", format!("name must be a word, not {other}")));
+                }
+            },
+        };
+        for (name, value) in written.network.into_iter().chain(written.flow) {
+            let name = if name == "output" { "output_activation".to_owned() } else { name };
+            // Version 0.1 wrote the defaults of all methods; they say nothing.
+            if is_known(method, &name) || !is_default_elsewhere(&name, &value) {
+                values.insert(name, value);
+            }
+        }
+        Ok(Self {
+            target: written.target,
+            given: written.given,
+            categorical: written.categorical,
+            support: written.support,
+            scaling: written.scaling,
+            pca: written.pca,
+            whiten: written.whiten,
+            joint: written.joint,
+            members: written.members,
+            bootstrap: written.bootstrap,
+            seed: written.seed,
+            method: method.defaults().with_values(values)?,
+            train: written.train,
+        })
+    }
+}
+
+fn is_known(method: Method, name: &str) -> bool {
+    values_of(method).contains_key(name)
+}
+
+/// Whether `value` is what some method has by default under `name`.
+fn is_default_elsewhere(name: &str, value: &Value) -> bool {
+    Method::ALL.iter().any(|&method| values_of(method).get(name) == Some(value))
+}
+
+fn values_of(method: Method) -> Map<String, Value> {
+    match serde_json::to_value(method.defaults()) {
+        Ok(Value::Object(values)) => values,
+        _ => unreachable!("settings are a table"),
+    }
+}
+
+impl FitSettings {
+    /// Settings for a method, everything else as it is by default.
+    pub fn of(method: Method) -> Self {
+        Self { method: method.defaults(), ..Self::default() }
+    }
+
+    /// Indices of the target and given columns among `names`.
+    pub fn columns(&self, names: &[String]) -> Result<(Vec<usize>, Vec<usize>)> {
+        let target = self
+            .target
+            .as_ref()
+            .ok_or_else(|| Error::setting("target", "name the columns to learn, as in x1,x2 or x1..x4"))?;
+        let (target, given) = match &self.given {
+            Some(given) => resolve_pair(target, given, names)?,
+            None => (target.resolve(names)?, Vec::new()),
+        };
+        if target.is_empty() {
+            return Err(Error::setting("target", "names no column"));
+        }
+        Ok((target, given))
+    }
+
+    /// The same with every column by its name, given the `names` of the table: in a table with fewer columns, ranges
+    /// and positions would mean others.
+    pub fn named(&self, names: &[String]) -> Result<Self> {
+        let (target, given) = self.columns(names)?;
+        let by_name = |columns: &[usize]| {
+            Selection::Columns(columns.iter().map(|&column| Pick::Name(names[column].clone())).collect())
+        };
+        let support = SupportRule::resolve(&self.support, names)?;
+        for column in &support {
+            if !target.iter().chain(&given).any(|&place| names[place] == column.name) {
+                let name = short_name(&column.name);
+                return Err(Error::setting(
+                    "support",
+                    format!("\"{name}\" is neither a target nor a given column"),
+                ));
+            }
+        }
+        Ok(Self {
+            target: Some(by_name(&target)),
+            given: (!given.is_empty()).then(|| by_name(&given)),
+            support: support.into_iter().map(SupportRule::from).collect(),
+            ..self.clone()
+        })
+    }
+
+    /// Checks every value that can be checked without a table.
+    pub fn validate(&self) -> Result<()> {
+        self.train.validate()?;
+        if self.joint && self.categorical.is_some() {
+            return Err(Error::setting(
+                "categorical",
+                "categories have no density, which joint asks for: leave one of the two out",
+            ));
+        }
+        match self.members {
+            Some(0) => return Err(Error::setting("members", "must be at least 1")),
+            Some(members) if members > 1000 => {
+                return Err(Error::setting("members", format!("{members} is more than 1000")));
+            }
+            None | Some(1) if self.bootstrap => {
+                return Err(Error::setting(
+                    "bootstrap",
+                    "needs an ensemble: ask for members, as in members = 5",
+                ));
+            }
+            _ => {}
+        }
+        self.method.spec().validate()
+    }
+
+    /// The same with every choice made that depends on the method and the sizes of the problem.
+    pub(crate) fn resolved(&self, problem: Problem) -> Self {
+        let mut settings = self.clone();
+        settings.method.spec_mut().resolve(problem, &mut settings.train);
+        settings
+    }
+
+    /// What an epoch costs, in units of its own: good for telling a long training from a short one.
+    pub fn cost(&self, problem: Problem) -> Result<usize> {
+        self.resolved(problem).method.spec().cost(problem.target, problem.given)
+    }
+
+    /// The same without the time budget: how long a run may take decides no bit of it unless it was cut short.
+    pub(crate) fn timeless(&self) -> Self {
+        Self { train: TrainSettings { minutes: None, ..self.train.clone() }, ..self.clone() }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_method_is_a_name_or_a_table_and_the_tables_of_version_0_1_are_read() {
+        let read = |text: &str| toml::from_str::<FitSettings>(text);
+        let tagged = read("[method]\nname = \"cot-flow\"\nfeature_width = 8\ntime_steps = 4\n").unwrap();
+        let old = "method = \"cot-flow\"\n[network]\nfeature_width = 8\n[flow]\ntime_steps = 4\n";
+        assert_eq!(read(old).unwrap(), tagged);
+        assert_eq!(tagged.method.method().name(), "cot-flow");
+        let text = toml::to_string(&tagged).unwrap();
+        assert_eq!(read(&text).unwrap(), tagged, "{text}");
+        let plain = read("[method]\ndepth = 3\noutput_activation = \"softplus\"\n").unwrap();
+        assert_eq!(read("[network]\ndepth = 3\noutput = \"softplus\"\n").unwrap(), plain);
+        // Defaults of another method, as old model files have them, mean nothing; other values are refused.
+        let defaults = "[network]\nembedding = []\n[flow]\ntime_steps = 8\nalpha_hjb = 0.1\n";
+        assert_eq!(read(defaults).unwrap(), FitSettings::default());
+        for (text, part) in [
+            ("[flow]\ntime_steps = 4\n", "belongs to the method cot-flow"),
+            ("[method]\nname = \"cot-flow\"\ncontext_width = 4\n", "belongs to the method pcp-map"),
+            ("[method]\nwidth = 4\n", "no such setting"),
+            ("[method]\nname = \"spline\"\n", "choose from"),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_authors_weights_are_a_key_too() {
+        let text = "[method]\nname = \"cot-flow\"\nauthors_alphas = [4.0, 2.0]\n";
+        let MethodSettings::CotFlow(flow) = toml::from_str::<FitSettings>(text).unwrap().method else {
+            panic!("a flow");
+        };
+        assert_eq!((flow.alpha_transport, flow.alpha_hjb), (0.25, 0.5));
+    }
+}

@@ -1,0 +1,5 @@
+//! Arithmetic that knows no statistics, of the crate `brenier-kernel`, and jobs side by side.
+
+pub use brenier_kernel::*;
+
+pub use crate::parallel::side_by_side;

@@ -1,0 +1,233 @@
+//! An embedding of the given variables: a tanh network y ↦ e whose output a map reads in place of y.
+//!
+//! a₀ = y,   s_l = E_l a_{l−1} + d_l,   a_l = tanh s_l for l < k,   e = s_k.
+//!
+//! It is evaluated once per row, whatever the map does with e, and trained with the map. With ē the adjoint of e,
+//! s̄_k = ē and s̄_l = (1 − a_l²) ⊙ E_{l+1}ᵀ s̄_{l+1}; then Ē_l = Σ s̄_l a_{l−1}ᵀ and d̄_l = Σ s̄_l over the rows.
+
+use std::ops::Range;
+
+use crate::kernel::{Accum, MatRef};
+
+use super::batch::sum_into;
+use super::{Constraint, TensorSpec};
+use crate::kernel::{Real, columns, columns_mut, product, vectorised};
+
+/// Where one layer's tensors and values stand.
+#[derive(Clone, Debug)]
+struct Layer {
+    inputs: usize,
+    outputs: usize,
+    /// E_l, column-major.
+    weight: Range<usize>,
+    /// d_l.
+    bias: Range<usize>,
+    /// The place of a_l in a row's record.
+    place: usize,
+}
+
+/// An embedding's layers; without any, e = y.
+#[derive(Clone, Debug)]
+pub(super) struct Embedding {
+    layers: Vec<Layer>,
+    /// Length of a row's record (a₁, …, a_k).
+    stride: usize,
+}
+
+/// What a block of the embedding's parameters holds.
+#[derive(Clone, Debug)]
+pub(super) enum EmbeddingPart {
+    /// Columns of a weight.
+    Weight { layer: usize, cols: Range<usize> },
+    /// A bias.
+    Bias { layer: usize },
+}
+
+impl Embedding {
+    /// Layers of the given widths for y in Rᵐ, whose parameters stand from `start` on.
+    pub(super) fn new(given: usize, widths: &[usize], start: usize) -> Self {
+        let (mut inputs, mut next, mut place) = (given, start, 0);
+        let mut layers = Vec::with_capacity(widths.len());
+        for &outputs in widths {
+            let weight = next..next + inputs * outputs;
+            let bias = weight.end..weight.end + outputs;
+            next = bias.end;
+            layers.push(Layer { inputs, outputs, weight, bias, place });
+            place += outputs;
+            inputs = outputs;
+        }
+        Self { layers, stride: place }
+    }
+
+    /// The number of parameters of such an embedding.
+    pub(super) fn count(given: usize, widths: &[usize]) -> u128 {
+        let inputs = std::iter::once(given).chain(widths.iter().copied());
+        inputs.zip(widths).map(|(inputs, &outputs)| (inputs as u128 + 1) * outputs as u128).sum()
+    }
+
+    /// Whether e = y.
+    pub(super) fn is_empty(&self) -> bool {
+        self.layers.is_empty()
+    }
+
+    /// Numbers that the values, or the adjoints, of one row take.
+    pub(super) fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// The end of the parameters, where there are any.
+    pub(super) fn end(&self) -> Option<usize> {
+        self.layers.last().map(|layer| layer.bias.end)
+    }
+
+    /// The tensors E_l, d_l for l = 1, …, k.
+    pub(super) fn tensors(&self) -> Vec<TensorSpec> {
+        let mut specs = Vec::with_capacity(2 * self.layers.len());
+        for (l, layer) in (1..).zip(&self.layers) {
+            let spec = |name: String, cols: Option<usize>, place: &Range<usize>| TensorSpec {
+                name,
+                rows: layer.outputs,
+                cols,
+                offset: place.start,
+                stride: layer.outputs,
+                constraint: Constraint::Free,
+            };
+            specs.push(spec(format!("E{l}"), Some(layer.inputs), &layer.weight));
+            specs.push(spec(format!("d{l}"), None, &layer.bias));
+        }
+        specs
+    }
+
+    /// Gives `draw` every tensor with the bound 1/√fan-in of its starting values.
+    pub(super) fn initialise<T>(&self, parameters: &mut [T], mut draw: impl FnMut(&mut [T], f64)) {
+        for layer in &self.layers {
+            let bound = 1.0 / (layer.inputs as f64).sqrt();
+            draw(&mut parameters[layer.weight.clone()], bound);
+            draw(&mut parameters[layer.bias.clone()], bound);
+        }
+    }
+
+    /// The records (a₁, …, a_k) of `rows` rows y.
+    pub(super) fn forward<T: Real>(&self, parameters: &[T], y: &[T], values: &mut [T], rows: usize) {
+        let mut below: Option<usize> = None;
+        for (l, layer) in self.layers.iter().enumerate() {
+            let weight =
+                columns(&parameters[layer.weight.clone()], layer.outputs, layer.inputs, layer.outputs);
+            let all = columns_mut(values, self.stride, rows, self.stride);
+            let (before, after) = all.split_at_row_mut(layer.place);
+            let input = match below {
+                None => columns(y, layer.inputs, rows, layer.inputs),
+                Some(place) => before.as_ref().subrows(place, layer.inputs),
+            };
+            product(after.subrows_mut(0, layer.outputs), Accum::Replace, weight, input);
+            let (bias, hidden) = (&parameters[layer.bias.clone()], l + 1 < self.layers.len());
+            vectorised(
+                #[inline(always)]
+                || {
+                    for record in values.chunks_exact_mut(self.stride).take(rows) {
+                        let outputs = &mut record[layer.place..layer.place + layer.outputs];
+                        if hidden {
+                            for (a, &bias) in outputs.iter_mut().zip(bias) {
+                                *a = (*a + bias).tanh_vec();
+                            }
+                        } else {
+                            for (a, &bias) in outputs.iter_mut().zip(bias) {
+                                *a += bias;
+                            }
+                        }
+                    }
+                },
+            );
+            below = Some(layer.place);
+        }
+    }
+
+    /// e of `rows` rows, one column each, from their records.
+    pub(super) fn output<'a, T: Real>(&self, values: &'a [T], rows: usize) -> MatRef<'a, T> {
+        let last = self.layers.last().expect("an embedding with layers");
+        columns(&values[last.place..], last.outputs, rows, self.stride)
+    }
+
+    /// As [`output`](Self::output), of the adjoints, to write ē to.
+    pub(super) fn output_mut<'a, T: Real>(
+        &self,
+        bars: &'a mut [T],
+        rows: usize,
+    ) -> crate::kernel::MatMut<'a, T> {
+        let last = self.layers.last().expect("an embedding with layers");
+        columns_mut(&mut bars[last.place..], last.outputs, rows, self.stride)
+    }
+
+    /// Completes the adjoints (s̄₁, …, s̄_k), whose last part holds ē.
+    pub(super) fn backward<T: Real>(&self, parameters: &[T], values: &[T], bars: &mut [T], rows: usize) {
+        for pair in self.layers.windows(2).rev() {
+            let (lower, upper) = (&pair[0], &pair[1]);
+            let weight =
+                columns(&parameters[upper.weight.clone()], upper.outputs, upper.inputs, upper.outputs);
+            let all = columns_mut(bars, self.stride, rows, self.stride);
+            let (before, after) = all.split_at_row_mut(upper.place);
+            let dst = before.subrows_mut(lower.place, lower.outputs);
+            product(dst, Accum::Replace, weight.transpose(), after.as_ref().subrows(0, upper.outputs));
+            let place = lower.place..lower.place + lower.outputs;
+            vectorised(
+                #[inline(always)]
+                || {
+                    let records = bars.chunks_exact_mut(self.stride).zip(values.chunks_exact(self.stride));
+                    for (bars, values) in records.take(rows) {
+                        for (bar, &a) in bars[place.clone()].iter_mut().zip(&values[place.clone()]) {
+                            *bar *= T::ONE - a * a;
+                        }
+                    }
+                },
+            );
+        }
+    }
+
+    /// Blocks of about `entries` entries that tile the parameters, each with whether it is a weight.
+    pub(super) fn parts(&self, entries: usize) -> Vec<(Range<usize>, EmbeddingPart, bool)> {
+        let mut parts = Vec::new();
+        for (layer, at) in self.layers.iter().enumerate() {
+            let width = (entries / at.outputs).max(1);
+            for first in (0..at.inputs).step_by(width) {
+                let cols = first..(first + width).min(at.inputs);
+                let place =
+                    at.weight.start + cols.start * at.outputs..at.weight.start + cols.end * at.outputs;
+                parts.push((place, EmbeddingPart::Weight { layer, cols }, true));
+            }
+            parts.push((at.bias.clone(), EmbeddingPart::Bias { layer }, false));
+        }
+        parts
+    }
+
+    /// The gradient of one block, from y, the values and the adjoints of `rows` rows.
+    pub(super) fn gradient<T: Real>(
+        &self,
+        part: &EmbeddingPart,
+        y: &[T],
+        values: &[T],
+        bars: &[T],
+        rows: usize,
+        gradient: &mut [T],
+    ) {
+        match part {
+            EmbeddingPart::Weight { layer, cols } => {
+                let at = &self.layers[*layer];
+                let input = match layer.checked_sub(1) {
+                    None => columns(y, at.inputs, rows, at.inputs),
+                    Some(below) => columns(&values[self.layers[below].place..], at.inputs, rows, self.stride),
+                };
+                let bars = columns(&bars[at.place..], at.outputs, rows, self.stride);
+                let dst = columns_mut(gradient, at.outputs, cols.len(), at.outputs);
+                product(dst, Accum::Replace, bars, input.subrows(cols.start, cols.len()).transpose());
+            }
+            EmbeddingPart::Bias { layer } => {
+                let at = &self.layers[*layer];
+                let place = at.place..at.place + at.outputs;
+                sum_into(
+                    gradient,
+                    bars.chunks_exact(self.stride).take(rows).map(|bars| &bars[place.clone()]),
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The conditional Gaussian: x | y ~ N(μ(y), Σ(y)) with an affine mean, fitted in closed form.
+//!
+//! With V orthogonal, μ(y) = A y + b and s(y) = c + C y (C = 0 where the covariance is constant),
+//!
+//! z = V diag(e^{−s(y)}) Vᵀ (x − μ(y)),   log det ∂z/∂x = −Σᵢ sᵢ(y) + 2 log |det V|,
+//!
+//! is the gradient of a convex quadratic in x for every y, hence the Brenier map of N(μ(y), V diag(e^{2s(y)}) Vᵀ) onto the
+//! reference. It is what a method without a network can do: an honest baseline, and exact where the posterior is Gaussian.
+
+mod fit;
+mod method;
+
+pub use method::{Covariance, GaussianSettings};
+
+use rayon::prelude::*;
+
+use super::batch::{EVALUATION_ROWS, check_batch, check_parameters};
+use super::{ConditionalMap, Constraint, TensorSpec};
+use crate::Result;
+use crate::kernel::{Mat, Real, dense};
+
+/// Where the tensors are in the flat parameter vector; matrices are column-major.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Layout {
+    target: usize,
+    given: usize,
+    /// Whether s depends on y.
+    varying: bool,
+}
+
+impl Layout {
+    /// (name, rows, columns or none for a vector) of A, b, V, c and C, in their order.
+    fn parts(self) -> Vec<(&'static str, usize, Option<usize>)> {
+        let (n, m) = (self.target, self.given);
+        let mut parts = vec![("A", n, Some(m)), ("b", n, None), ("V", n, Some(n)), ("c", n, None)];
+        if self.varying {
+            parts.push(("C", n, Some(m)));
+        }
+        parts
+    }
+
+    fn parameters(self) -> usize {
+        self.parts().iter().map(|(_, rows, cols)| rows * cols.unwrap_or(1)).sum()
+    }
+
+    fn tensors(self) -> Vec<TensorSpec> {
+        let mut offset = 0;
+        let spec = |(name, rows, cols): (&str, usize, Option<usize>)| {
+            let place = offset;
+            offset += rows * cols.unwrap_or(1);
+            TensorSpec {
+                name: name.to_owned(),
+                rows,
+                cols,
+                offset: place,
+                stride: rows,
+                constraint: Constraint::Free,
+            }
+        };
+        self.parts().into_iter().map(spec).collect()
+    }
+}
+
+/// A conditional Gaussian with its parameters.
+#[derive(Clone, Debug)]
+pub struct GaussianMap<T> {
+    layout: Layout,
+    parameters: Vec<T>,
+}
+
+/// The tensors in the places of the formulas.
+struct Parts<'a, T> {
+    mean: &'a [T],
+    shift: &'a [T],
+    axes: &'a [T],
+    spread: &'a [T],
+    growth: Option<&'a [T]>,
+}
+
+impl<T: Real> GaussianMap<T> {
+    fn from_parameters(layout: Layout, parameters: Vec<T>) -> Result<Self> {
+        check_parameters("Gaussian parameters", layout.parameters(), parameters.len())?;
+        Ok(Self { layout, parameters })
+    }
+
+    fn cast<U: Real>(&self) -> GaussianMap<U> {
+        let parameters = self.parameters.iter().map(|value| U::from_f64(value.to_f64())).collect();
+        GaussianMap { layout: self.layout, parameters }
+    }
+
+    fn parts(&self) -> Parts<'_, T> {
+        let (n, m) = (self.layout.target, self.layout.given);
+        let (mean, rest) = self.parameters.split_at(n * m);
+        let (shift, rest) = rest.split_at(n);
+        let (axes, rest) = rest.split_at(n * n);
+        let (spread, growth) = rest.split_at(n);
+        Parts { mean, shift, axes, spread, growth: self.layout.varying.then_some(growth) }
+    }
+
+    /// μ(y) and s(y) of one row.
+    fn moments(&self, parts: &Parts<'_, T>, y: &[T], mean: &mut [T], spread: &mut [T]) {
+        let n = self.layout.target;
+        mean.copy_from_slice(parts.shift);
+        spread.copy_from_slice(parts.spread);
+        for (j, &y) in y.iter().enumerate() {
+            for i in 0..n {
+                mean[i] += parts.mean[i + j * n] * y;
+                if let Some(growth) = parts.growth {
+                    spread[i] += growth[i + j * n] * y;
+                }
+            }
+        }
+    }
+
+    /// log |det V|: 0 up to the rounding of V.
+    fn log_volume(&self) -> f64 {
+        let n = self.layout.target;
+        let axes = self.parts().axes;
+        dense::determinant(Mat::from_fn(n, n, |i, j| axes[i + j * n].to_f64()).as_ref()).abs().ln()
+    }
+
+    /// z, log det and, where `slope` has room, −(∂z/∂x)ᵀz of each row.
+    fn evaluate(
+        &self,
+        x: &[T],
+        y: &[T],
+        z: &mut [T],
+        log_det: &mut [f64],
+        slope: Option<&mut [T]>,
+    ) -> Result<()> {
+        let (n, m) = (self.layout.target, self.layout.given);
+        check_batch(x, y, n, m)?;
+        let (parts, volume) = (self.parts(), 2.0 * self.log_volume());
+        let mut none = Vec::new();
+        let wanted = slope.is_some();
+        let slope = slope.unwrap_or(&mut none);
+        let pieces: Vec<&mut [T]> = match wanted {
+            true => slope.chunks_mut(EVALUATION_ROWS * n).collect(),
+            false => (0..log_det.len().div_ceil(EVALUATION_ROWS)).map(|_| <&mut [T]>::default()).collect(),
+        };
+        let outputs = z.par_chunks_mut(EVALUATION_ROWS * n).zip(log_det.par_chunks_mut(EVALUATION_ROWS));
+        outputs.zip(pieces).enumerate().for_each(|(place, ((z, log_det), slope))| {
+            let [mut mean, mut spread, mut along] = [(); 3].map(|()| vec![T::ZERO; n]);
+            for (b, log_det) in log_det.iter_mut().enumerate() {
+                let row = place * EVALUATION_ROWS + b;
+                let x = &x[row * n..(row + 1) * n];
+                self.moments(&parts, &y[row * m..(row + 1) * m], &mut mean, &mut spread);
+                for (mean, &x) in mean.iter_mut().zip(x) {
+                    *mean = x - *mean;
+                }
+                let z = &mut z[b * n..(b + 1) * n];
+                stretch(parts.axes, &spread, &mean, &mut along, z);
+                *log_det = volume - spread.iter().map(|s| s.to_f64()).sum::<f64>();
+                if wanted {
+                    let slope = &mut slope[b * n..(b + 1) * n];
+                    stretch(parts.axes, &spread, z, &mut along, slope);
+                    slope.iter_mut().for_each(|slope| *slope = T::ZERO - *slope);
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+/// out = V diag(e^{−s}) Vᵀ x.
+fn stretch<T: Real>(axes: &[T], spread: &[T], x: &[T], along: &mut [T], out: &mut [T]) {
+    let n = x.len();
+    for (j, along) in along.iter_mut().enumerate() {
+        let dot: T = (0..n).map(|i| axes[i + j * n] * x[i]).sum();
+        *along = dot * T::from_f64((-spread[j].to_f64()).exp());
+    }
+    for (i, out) in out.iter_mut().enumerate() {
+        *out = (0..n).map(|j| axes[i + j * n] * along[j]).sum();
+    }
+}
+
+impl GaussianMap<f64> {
+    /// x with V diag(e^{−s}) Vᵀ (x − μ) = z, for every row.
+    fn invert(&self, z: &[f64], given: &[f64], observation: &[u32]) -> Vec<f64> {
+        let (n, m) = (self.layout.target, self.layout.given);
+        let parts = self.parts();
+        let inverse = dense::inverse(Mat::from_fn(n, n, |i, j| parts.axes[i + j * n]).as_ref());
+        let mut x = vec![0.0; z.len()];
+        let rows = x.par_chunks_mut(n).zip(z.par_chunks(n)).zip(observation);
+        rows.for_each_init(
+            || [(); 3].map(|()| vec![0.0; n]),
+            |[mean, spread, along], ((x, z), &row)| {
+                let y = &given[row as usize * m..(row as usize + 1) * m];
+                self.moments(&parts, y, mean, spread);
+                for j in 0..n {
+                    along[j] = spread[j].exp() * (0..n).map(|i| inverse[(j, i)] * z[i]).sum::<f64>();
+                }
+                for (i, x) in x.iter_mut().enumerate() {
+                    *x = mean[i] + (0..n).map(|j| inverse[(j, i)] * along[j]).sum::<f64>();
+                }
+            },
+        );
+        x
+    }
+}
+
+impl<T: Real> ConditionalMap<T> for GaussianMap<T> {
+    fn target_dim(&self) -> usize {
+        self.layout.target
+    }
+
+    fn given_dim(&self) -> usize {
+        self.layout.given
+    }
+
+    fn parameters(&self) -> &[T] {
+        &self.parameters
+    }
+
+    fn parameters_mut(&mut self) -> &mut [T] {
+        &mut self.parameters
+    }
+
+    fn tensors(&self) -> Vec<TensorSpec> {
+        self.layout.tensors()
+    }
+
+    fn forward(&self, x: &[T], y: &[T], z: &mut [T], log_det: &mut [f64]) -> Result<()> {
+        self.evaluate(x, y, z, log_det, None)
+    }
+
+    fn log_density_gradient(&self, x: &[T], y: &[T], out: &mut [f64], gradient: &mut [T]) -> Result<()> {
+        let n = self.layout.target;
+        let mut z = vec![T::ZERO; x.len()];
+        self.evaluate(x, y, &mut z, out, Some(gradient))?;
+        for (out, z) in out.iter_mut().zip(z.chunks_exact(n)) {
+            *out = super::reference_density(z, *out);
+        }
+        Ok(())
+    }
+}

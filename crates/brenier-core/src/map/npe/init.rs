@@ -1,0 +1,67 @@
+//! Starting values of the parameters.
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::shape::{Layer, Layout, TransformPlace};
+use super::{LEAST, NpeMap, NpeShape};
+use crate::Result;
+use crate::kernel::Real;
+
+/// Bound of the starting values of a residual block's second layer, which make it nearly the identity.
+const NEARLY_NOTHING: f64 = 1e-3;
+
+impl<T: Real> NpeMap<T> {
+    /// A map with random parameters, the same for the same seed: weights and biases U(±1/√fan-in), the second layer of a
+    /// residual block U(±10⁻³), linear layers the identity.
+    pub fn initial(shape: NpeShape, seed: u64) -> Result<Self> {
+        shape.validate()?;
+        let layout = Layout::new(shape);
+        let mut parameters = vec![T::ZERO; layout.parameters];
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut draw = |values: &mut [T], bound: f64| {
+            for value in values {
+                *value = T::from_f64(bound * (2.0 * rng.random::<f64>() - 1.0));
+            }
+        };
+        let bound = |inputs: usize| 1.0 / (inputs.max(1) as f64).sqrt();
+        // The first layer of a coupling's network reads what stays and y.
+        let mut opening = layout.features;
+        for place in &layout.transforms {
+            let mut layer = |layer: &Layer, bound: f64| draw(&mut parameters[layer.all()], bound);
+            match place {
+                TransformPlace::Autoregressive { layers, .. } => {
+                    layers.iter().for_each(|at| layer(at, bound(at.inputs)));
+                }
+                TransformPlace::Spline { layers, output } => {
+                    layers.iter().chain([output]).for_each(|at| layer(at, bound(at.inputs)));
+                }
+                TransformPlace::Coupling { input, layers, output, linear, .. } => {
+                    for pair in layers.chunks_exact(2) {
+                        layer(&pair[0], bound(pair[0].inputs));
+                        layer(&pair[1], NEARLY_NOTHING);
+                    }
+                    layer(output, bound(output.inputs));
+                    opening = layout.features + input.len() / layout.shape.hidden_width;
+                    draw(&mut parameters[input.clone()], bound(opening));
+                    // softplus(d) + ε = 1.
+                    let diagonal = T::from_f64((1.0 - LEAST).exp_m1().ln());
+                    parameters[linear.diagonal.clone()].fill(diagonal);
+                }
+            }
+        }
+        let (h, record) = (layout.shape.hidden_width, layout.record);
+        for first in (0..record).step_by(h) {
+            let is_opening = (first / h).is_multiple_of(layout.slots);
+            let inputs = if is_opening { opening } else { layout.features };
+            let start = layout.context_bias.start + first;
+            draw(&mut parameters[start..start + h], bound(inputs));
+            for column in 0..layout.features {
+                let start = layout.context_weight.start + column * record + first;
+                draw(&mut parameters[start..start + h], bound(inputs));
+            }
+        }
+        layout.embedding.initialise(&mut parameters, draw);
+        Ok(Self { layout, parameters })
+    }
+}

@@ -1,0 +1,146 @@
+//! What only the flows themselves can tell: masks, order of variables, exact inverses, spline bounds.
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::StandardNormal;
+
+use super::{FlowKind, NpeMap, NpeShape};
+use crate::map::{ConditionalMap, Trainable};
+
+fn normals(rng: &mut ChaCha8Rng, count: usize) -> Vec<f64> {
+    (0..count).map(|_| rng.sample(StandardNormal)).collect()
+}
+
+/// A flow with every parameter far from its start.
+fn random_map(flow: FlowKind, target: usize, given: usize, seed: u64) -> NpeMap<f64> {
+    let shape = NpeShape { hidden_width: 11, transforms: 3, ..NpeShape::new(flow, target, given) };
+    let mut map = NpeMap::initial(shape, seed).expect("a valid shape");
+    let mut rng = ChaCha8Rng::seed_from_u64(seed + 100);
+    for parameter in map.parameters_mut() {
+        *parameter += 0.3 * rng.sample::<f64, _>(StandardNormal);
+    }
+    map
+}
+
+#[test]
+fn masked_weights_change_nothing_and_have_no_gradient() {
+    let map = random_map(FlowKind::Maf, 4, 2, 1);
+    let mut rng = ChaCha8Rng::seed_from_u64(2);
+    let (x, y) = (normals(&mut rng, 40), normals(&mut rng, 20));
+    let mut workspace = map.workspace(10);
+    let (batch_x, batch_y) = map.load(&mut workspace, 10);
+    batch_x.copy_from_slice(&x);
+    batch_y.copy_from_slice(&y);
+    let loss = map.adjoints(&mut workspace).expect("a finite loss");
+    let mut gradient = vec![f64::NAN; map.parameters().len()];
+    for (index, block) in map.blocks(&workspace).iter().enumerate() {
+        map.block_gradient(&workspace, index, &mut gradient[block.range.clone()]);
+    }
+    let mut moved = map.clone();
+    let mut masked = 0;
+    for (parameter, &gradient) in moved.parameters.iter_mut().zip(&gradient) {
+        if gradient == 0.0 {
+            *parameter += 1.0;
+            masked += 1;
+        }
+    }
+    // Degrees 1, 2, 3 of 11 units are 4, 4, 3: masked are 0+4+8+11 weights on inputs, 4·7+4·3 = 40 in each hidden layer …
+    // outputs of degree 1, …, 4 read 0, 4, 8, 11 units.
+    let each = (4 + 8 + 11) + 2 * (4 * 4 + 3 * 8) + 2 * (11 + 7 + 3);
+    assert_eq!(masked, 3 * each);
+    let (batch_x, batch_y) = moved.load(&mut workspace, 10);
+    batch_x.copy_from_slice(&x);
+    batch_y.copy_from_slice(&y);
+    assert_eq!(loss, moved.adjoints(&mut workspace).expect("a finite loss"));
+}
+
+#[test]
+fn one_autoregressive_transform_is_triangular() {
+    let shape = NpeShape { hidden_width: 9, transforms: 1, ..NpeShape::new(FlowKind::Maf, 4, 2) };
+    let map = NpeMap::<f64>::initial(shape, 3).expect("a valid shape");
+    let mut rng = ChaCha8Rng::seed_from_u64(4);
+    let (x, y) = (normals(&mut rng, 4), normals(&mut rng, 2));
+    let image = |x: &[f64]| {
+        let (mut z, mut log_det) = ([0.0; 4], [0.0]);
+        map.forward(x, &y, &mut z, &mut log_det).expect("finite");
+        z
+    };
+    let base = image(&x);
+    // Output i changes with input j exactly for j ≤ i, so that the numbers of changed outputs are 4, 3, 2, 1.
+    for j in 0..4 {
+        let mut moved = x.clone();
+        moved[j] += 0.5;
+        let changed = image(&moved).iter().zip(&base).filter(|(a, b)| a != b).count();
+        assert_eq!(changed, 4 - j);
+    }
+}
+
+#[test]
+fn draws_return_exactly_also_far_outside_the_splines() {
+    for (flow, n, m) in [
+        (FlowKind::Maf, 1, 3),
+        (FlowKind::Maf, 5, 2),
+        (FlowKind::Nsf, 1, 3),
+        (FlowKind::Nsf, 2, 0),
+        (FlowKind::Nsf, 5, 2),
+    ] {
+        let map = random_map(flow, n, m, 7);
+        let mut rng = ChaCha8Rng::seed_from_u64(8);
+        let rows = 150;
+        // Near the bounds ±3 of the splines, at them, and far beyond.
+        let mut z = normals(&mut rng, rows * n);
+        for (i, z) in z.iter_mut().enumerate() {
+            *z = match i % 5 {
+                0 => 3.0 * z.signum(),
+                1 => 3.0 + 1e-9 * *z,
+                2 => 40.0 * *z,
+                _ => 2.0 * *z,
+            };
+        }
+        let given = normals(&mut rng, 3 * m);
+        let observation: Vec<u32> = (0..rows as u32).map(|row| (row / 7) % 3).collect();
+        let x = map.draw(&z, &given, &observation).expect("sizes fit");
+        let (back, density) = map.forward_at(&x, &given, &observation).expect("sizes fit");
+        for (back, z) in back.iter().zip(&z) {
+            assert!((back - z).abs() < 1e-9 * (1.0 + z.abs()), "{flow:?} {n} {m}: {back} {z}");
+        }
+        // And the densities are those of the plain way.
+        let y: Vec<f64> =
+            observation.iter().flat_map(|&o| given[o as usize * m..(o as usize + 1) * m].to_vec()).collect();
+        let mut plain = vec![0.0; rows];
+        map.log_density(&x, &y, &mut plain).expect("finite");
+        for (at, plain) in density.iter().zip(&plain) {
+            assert!((at - plain).abs() < 1e-9 * (1.0 + plain.abs()));
+        }
+    }
+}
+
+#[test]
+fn a_lone_coordinate_makes_the_autoregressive_flow_a_gaussian() {
+    let map = random_map(FlowKind::Maf, 1, 2, 5);
+    let image = |x: f64| {
+        let (mut z, mut log_det) = ([0.0], [0.0]);
+        map.forward(&[x], &[0.3, -0.7], &mut z, &mut log_det).expect("finite");
+        (z[0], log_det[0])
+    };
+    let ((a, slope), (b, other), (c, _)) = (image(-1.0), image(0.5), image(2.0));
+    assert!((b - a - (c - b)).abs() < 1e-12 && (slope - other).abs() < 1e-13);
+    assert!(((b - a) / 1.5 - slope.exp()).abs() < 1e-12);
+}
+
+#[test]
+fn contexts_of_many_observations_are_those_of_few() {
+    let map = random_map(FlowKind::Nsf, 3, 2, 6);
+    let mut rng = ChaCha8Rng::seed_from_u64(9);
+    let (rows, n, m) = (200, 3, 2);
+    let (z, given) = (normals(&mut rng, rows * n), normals(&mut rng, rows * m));
+    let all: Vec<u32> = (0..rows as u32).collect();
+    let together = map.draw(&z, &given, &all).expect("sizes fit");
+    for row in [0, 63, 64, 199] {
+        let alone =
+            map.draw(&z[row * n..(row + 1) * n], &given[row * m..(row + 1) * m], &[0]).expect("sizes fit");
+        for (a, b) in alone.iter().zip(&together[row * n..]) {
+            assert!((a - b).abs() < 1e-12);
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! One training step: the batch in shards, then the gradient in blocks.
+
+use std::ops::Range;
+
+use crate::kernel::Accum;
+use rayon::prelude::*;
+
+use super::features::Shard;
+use super::{Initialisation, PcpMap};
+use crate::Result;
+use crate::kernel::{Real, columns, columns_mut, product, vectorised};
+use crate::map::batch::{Contexts, sum_into};
+use crate::map::{Block, Constraint, HALF_LOG_TWO_PI, Trainable};
+
+/// Entries of a gradient block: small enough to stay in a core's cache with its optimiser state.
+const BLOCK_ENTRIES: usize = 16_384;
+
+/// Given variables from which on C₀ is too large to be read by every shard.
+const WIDE: usize = 512;
+
+/// Memory of a training step for batches up to a fixed size.
+#[derive(Debug)]
+pub struct PcpWorkspace<T> {
+    rows: usize,
+    shard_rows: usize,
+    x: Vec<T>,
+    y: Vec<T>,
+    /// Context records of the batch.
+    records: Vec<T>,
+    /// Their adjoints.
+    adjoints: Vec<T>,
+    shards: Vec<Shard<T>>,
+    blocks: Vec<Block>,
+    parts: Vec<Part>,
+}
+
+/// What a block of the parameter vector holds.
+#[derive(Clone, Debug)]
+enum Part {
+    /// Columns of C_k.
+    Context { k: usize, cols: Range<usize> },
+    /// Entries of β_k.
+    Bias { k: usize, rows: Range<usize> },
+    /// X_k.
+    Input { k: usize },
+    /// Columns of A_k.
+    Feature { k: usize, cols: Range<usize> },
+    /// A_K.
+    Head,
+    /// γ.
+    Gamma,
+}
+
+/// Rows of a shard: depends on the batch alone, so that the number of threads changes no bit.
+///
+/// Few enough that a batch makes at least two shards (four where it can), enough for efficient products.
+fn shard_rows(batch: usize) -> usize {
+    if batch < 64 { batch.div_ceil(2).next_multiple_of(8) } else { 32 }
+}
+
+impl<T: Real> Shard<T> {
+    /// ½‖z‖² + (n/2) log 2π − log det H of row b.
+    pub(super) fn row_loss(&self, b: usize, n: usize) -> f64 {
+        let square: f64 = self.z[b * n..(b + 1) * n].iter().map(|z| z.to_f64() * z.to_f64()).sum();
+        0.5 * square + n as f64 * HALF_LOG_TWO_PI - self.log_det[b]
+    }
+}
+
+impl<T: Real> PcpMap<T> {
+    fn parts(&self) -> (Vec<Block>, Vec<Part>) {
+        let (depth, full) = (self.layout.shape.depth, self.layout.shape.is_full());
+        let (mut blocks, mut parts) = (Vec::new(), Vec::new());
+        let scale = 1.0 / self.layout.shape.feature_width as f64;
+        let mut push = |range: Range<usize>, part: Part, constraint: Constraint, decays: bool| {
+            let scaled = match part {
+                Part::Feature { .. } | Part::Head => true,
+                Part::Bias { k, ref rows } => k > 0 && *rows == self.layout.layers[k].c,
+                _ => false,
+            };
+            let rate = if scaled && self.initialisation == Initialisation::Authors { scale } else { 1.0 };
+            if !range.is_empty() {
+                blocks.push(Block { range, rate, constraint, decays });
+                parts.push(part);
+            }
+        };
+        let slices = |cols: usize, rows: usize, least: usize| {
+            let width = (BLOCK_ENTRIES / rows.max(1)).max(least).clamp(1, cols.max(1)).next_multiple_of(8);
+            (0..cols).step_by(width).map(move |start| start..(start + width).min(cols))
+        };
+        for (k, layer) in self.layout.layers.iter().enumerate() {
+            for cols in slices(layer.cols, layer.rows, 32) {
+                let start = layer.weight.start;
+                let range = start + cols.start * layer.rows..start + cols.end * layer.rows;
+                push(range, Part::Context { k, cols }, Constraint::Free, true);
+            }
+            let gates = if full { 0..0 } else { 0..layer.c.start };
+            for rows in [gates, layer.c.clone()].into_iter().filter(|rows| !rows.is_empty()) {
+                let range = layer.bias_at(rows.start)..layer.bias_at(rows.end);
+                push(range, Part::Bias { k, rows }, Constraint::Free, false);
+            }
+            let constraint = if k == 0 && !full { Constraint::NonNegative } else { Constraint::Free };
+            push(layer.input.clone(), Part::Input { k }, constraint, true);
+            if k == depth {
+                push(layer.feature.clone(), Part::Head, Constraint::NonNegative, true);
+            } else if k > 0 {
+                let w = layer.outputs;
+                for cols in slices(w, w, w / 4) {
+                    let range = layer.feature.start + cols.start * w..layer.feature.start + cols.end * w;
+                    push(range, Part::Feature { k, cols }, Constraint::NonNegative, true);
+                }
+            }
+        }
+        push(self.layout.gamma.clone(), Part::Gamma, Constraint::Free, false);
+        (blocks, parts)
+    }
+
+    /// Runs the loaded batch shard by shard and returns the mean loss.
+    fn run(&self, workspace: &mut PcpWorkspace<T>, with_adjoints: bool) -> Result<f64> {
+        let PcpWorkspace { rows, shard_rows, x, y, records, adjoints, shards, .. } = workspace;
+        let (rows, shard_rows) = (*rows, *shard_rows);
+        let (n, m, stride) = (self.layout.shape.target, self.layout.shape.given, self.layout.record);
+        let used = rows.div_ceil(shard_rows);
+        let weight = 1.0 / rows as f64;
+        // A wide C₀ is read once for the whole batch; a narrow one goes with the shards.
+        let wide = m > WIDE;
+        if wide {
+            self.open_contexts(&y[..rows * m], records, rows);
+        }
+        shards[..used]
+            .par_iter_mut()
+            .zip(records.par_chunks_mut(shard_rows * stride))
+            .zip(adjoints.par_chunks_mut(shard_rows * stride))
+            .enumerate()
+            .for_each(|(index, ((shard, records), adjoints))| {
+                let first = index * shard_rows;
+                let count = shard_rows.min(rows - first);
+                let x = &x[first * n..(first + count) * n];
+                if !wide {
+                    self.open_contexts(&y[first * m..(first + count) * m], records, count);
+                }
+                self.close_contexts(records, count);
+                let contexts = Contexts { records, stride, index: None };
+                self.evaluate(shard, contexts, x, count);
+                shard.loss = (0..count).map(|b| shard.row_loss(b, n)).sum();
+                if with_adjoints && shard.broken.is_none() {
+                    self.pull_back(shard, contexts, x, count, weight, adjoints, None);
+                    self.pull_back_contexts(records, adjoints, count);
+                }
+            });
+        for (index, shard) in shards[..used].iter().enumerate() {
+            self.check_shard(shard, index * shard_rows)?;
+        }
+        Ok(shards[..used].iter().map(|shard| shard.loss).sum::<f64>() * weight)
+    }
+}
+
+impl<T: Real> Trainable<T> for PcpMap<T> {
+    type Workspace = PcpWorkspace<T>;
+
+    fn workspace(&self, rows: usize) -> PcpWorkspace<T> {
+        let shape = self.layout.shape;
+        let shard_rows = shard_rows(rows);
+        let count = rows.div_ceil(shard_rows);
+        let (blocks, parts) = self.parts();
+        PcpWorkspace {
+            rows: 0,
+            shard_rows,
+            x: vec![T::ZERO; rows * shape.target],
+            y: vec![T::ZERO; rows * shape.given],
+            records: vec![T::ZERO; count * shard_rows * self.layout.record],
+            adjoints: vec![T::ZERO; count * shard_rows * self.layout.record],
+            shards: (0..count).map(|_| Shard::new(self, shard_rows, true)).collect(),
+            blocks,
+            parts,
+        }
+    }
+
+    fn load<'a>(&self, workspace: &'a mut PcpWorkspace<T>, rows: usize) -> (&'a mut [T], &'a mut [T]) {
+        workspace.rows = rows;
+        let shape = self.layout.shape;
+        (&mut workspace.x[..rows * shape.target], &mut workspace.y[..rows * shape.given])
+    }
+
+    fn adjoints(&self, workspace: &mut PcpWorkspace<T>) -> Result<f64> {
+        self.run(workspace, true)
+    }
+
+    fn loss(&self, workspace: &mut PcpWorkspace<T>) -> Result<f64> {
+        self.run(workspace, false)
+    }
+
+    fn blocks<'a>(&self, workspace: &'a PcpWorkspace<T>) -> &'a [Block] {
+        &workspace.blocks
+    }
+
+    fn block_gradient(&self, workspace: &PcpWorkspace<T>, index: usize, gradient: &mut [T]) {
+        let PcpWorkspace { rows, shard_rows, y, records, adjoints, shards, .. } = workspace;
+        let (rows, stride) = (*rows, self.layout.record);
+        let (n, w) = (self.layout.shape.target, self.layout.shape.feature_width);
+        let used = rows.div_ceil(*shard_rows);
+        match &workspace.parts[index] {
+            Part::Context { k, cols } => {
+                let layer = &self.layout.layers[*k];
+                let adjoint = columns(&adjoints[layer.record..], layer.rows, rows, stride);
+                let v = if *k == 0 {
+                    columns(y, layer.cols, rows, layer.cols)
+                } else {
+                    columns(&records[self.layout.layers[k - 1].record..], layer.cols, rows, stride)
+                };
+                let v = v.subrows(cols.start, cols.len());
+                let dst = columns_mut(gradient, layer.rows, cols.len(), layer.rows);
+                product(dst, Accum::Replace, adjoint, v.transpose());
+            }
+            Part::Bias { k, rows: entries } => {
+                let layer = &self.layout.layers[*k];
+                gradient.fill(T::ZERO);
+                vectorised(
+                    #[inline(always)]
+                    || {
+                        for record in adjoints.chunks_exact(stride).take(rows) {
+                            for (sum, &adjoint) in gradient.iter_mut().zip(&layer.of(record)[entries.clone()])
+                            {
+                                *sum += adjoint;
+                            }
+                        }
+                    },
+                );
+            }
+            Part::Input { k } => {
+                sum_into(gradient, shards[..used].iter().map(|shard| shard.input_bar[*k].as_slice()))
+            }
+            Part::Head => sum_into(gradient, shards[..used].iter().map(|shard| shard.head_bar.as_slice())),
+            Part::Feature { k, cols } => {
+                for (index, shard) in shards[..used].iter().enumerate() {
+                    let count = (*shard_rows).min(rows - index * shard_rows);
+                    let hidden = &shard.hidden[*k];
+                    let accum = if index == 0 { Accum::Replace } else { Accum::Add };
+                    let bar = columns(&hidden.bar, w, (n + 2) * count, w);
+                    let gated = columns(&hidden.gated, w, (n + 2) * count, w).subrows(cols.start, cols.len());
+                    product(columns_mut(gradient, w, cols.len(), w), accum, bar, gated.transpose());
+                }
+                let fed = self.layout.shape.fed_width();
+                for column in gradient.chunks_exact_mut(w) {
+                    column[fed..].fill(T::ZERO);
+                }
+            }
+            Part::Gamma => {
+                for (j, gradient) in gradient.iter_mut().enumerate() {
+                    *gradient = T::from_f64(shards[..used].iter().map(|shard| shard.gamma_bar[j]).sum());
+                }
+            }
+        }
+    }
+
+    fn take_parameters(&mut self) -> Vec<T> {
+        std::mem::take(&mut self.parameters)
+    }
+
+    fn restore_parameters(&mut self, parameters: Vec<T>) {
+        self.parameters = parameters;
+    }
+}

@@ -1,0 +1,347 @@
+//! A trained posterior π(x | y) in the user's units: transforms around a transport map.
+//!
+//! With t the target's transform, log π(x | y) = log π_std(t(x) | y) + log |det ∂t/∂x|. The first term is the
+//! "standardised" log density, that of the variable the map sees; the sum is in the user's units.
+
+mod at;
+mod distance;
+mod file;
+mod joint;
+mod members;
+mod mixture;
+mod mode;
+mod outlier;
+mod standard;
+mod straightness;
+mod summary;
+
+use std::sync::Arc;
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::StandardNormal;
+use rayon::prelude::*;
+
+pub use at::{At, Observed};
+pub use distance::Distance;
+pub use file::{Baseline, Header, ScoredRows, TrainingScores, TrainingSummary};
+pub use joint::{JointDraws, JointLogDensities};
+pub use members::Member;
+pub(crate) use mixture::Mixture;
+pub use mode::{Mode, ModeSettings, Units};
+pub use outlier::OutlierScore;
+pub use standard::repeated;
+pub use straightness::{StepError, Straightness};
+pub use summary::Summaries;
+
+use crate::data::Encoding;
+use crate::map::{Method, SampleSettings, TransportMap};
+use crate::train::Progress;
+use crate::{Error, Result};
+
+/// The first of the random streams that choose members of an ensemble.
+const CHOICES: u64 = 1 << 42;
+
+/// A trained model: settings, transforms and map.
+#[derive(Clone, Debug)]
+pub struct Posterior {
+    header: Header,
+    mixture: Mixture,
+    /// Every validation, of each member.
+    histories: Vec<Vec<Progress>>,
+    /// The map of the header's baseline.
+    pub(crate) baseline: Option<Arc<dyn TransportMap>>,
+    /// The map of the given columns alone, in a joint model.
+    marginal: Option<Box<Posterior>>,
+}
+
+/// Draws from the posterior at one or more observations, observation by observation.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Draws {
+    /// Names of the target columns.
+    pub names: Vec<String>,
+    /// Draws in the user's units, n numbers per row.
+    pub values: Vec<f64>,
+    /// The observation (row of the given table, from 0) of each draw.
+    pub observation: Vec<u32>,
+    /// ‖g⁻¹(x; y) − z‖∞ of each draw; empty where they do not come for free unless [`SampleSettings::residuals`] asks
+    /// for them.
+    pub residuals: Vec<f64>,
+    /// Evaluations of the map, or integration steps, of each draw.
+    pub iterations: Vec<u32>,
+    /// Residuals of the draws that could not be computed and are left out: none unless
+    /// [`SampleSettings::skip_unsolved`] allows it.
+    pub unsolved: Vec<f64>,
+}
+
+/// Log densities of rows, in both units.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogDensities {
+    /// In the units of the user's columns.
+    pub user: Vec<f64>,
+    /// Of the transformed variable that the map sees.
+    pub standardised: Vec<f64>,
+}
+
+impl LogDensities {
+    /// Mean negative log-likelihoods: (user's units, standardised).
+    pub fn mean_nll(&self) -> (f64, f64) {
+        let mean = |values: &[f64]| -values.iter().sum::<f64>() / values.len().max(1) as f64;
+        (mean(&self.user), mean(&self.standardised))
+    }
+}
+
+impl Posterior {
+    pub(crate) fn new(header: Header, mixture: Mixture, histories: Vec<Vec<Progress>>) -> Self {
+        Self { header, mixture, histories, baseline: None, marginal: None }
+    }
+
+    /// Settings, names, transforms and training summary.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The map itself; of an ensemble the first of [`maps`](Self::maps).
+    pub fn map(&self) -> &dyn TransportMap {
+        self.mixture.first()
+    }
+
+    /// The method it was fitted with.
+    pub fn method(&self) -> Method {
+        self.header.settings.method.method()
+    }
+
+    /// The number of parameters of all maps.
+    pub fn parameters(&self) -> usize {
+        self.maps().map(|map| map.parameters()).sum::<usize>()
+            + self.marginal.as_ref().map_or(0, |marginal| marginal.parameters())
+    }
+
+    /// Every validation of the training; of an ensemble, that of its first member.
+    pub fn history(&self) -> &[Progress] {
+        &self.histories[0]
+    }
+
+    /// Names of the target columns.
+    pub fn target_names(&self) -> &[String] {
+        &self.header.target_names
+    }
+
+    /// Names of the given columns.
+    pub fn given_names(&self) -> &[String] {
+        &self.header.given_names
+    }
+
+    /// Which columns each target column's part of the map depends on besides its own, where the map leaves some out: pairs of a
+    /// target column and the names of the others. Of an ensemble that of its first member.
+    pub fn dependence(&self) -> Option<Vec<(&str, Vec<String>)>> {
+        let inputs = self.map().inputs()?;
+        let given: Vec<String> = match self.header.given_transform.pca() {
+            Some(pca) => (1..=pca.output_dim()).map(|place| format!("principal component {place}")).collect(),
+            None => self.header.given_names.clone(),
+        };
+        let names: Vec<&String> = given.iter().chain(&self.header.target_names).collect();
+        let named = |places: Vec<usize>| places.into_iter().map(|place| names[place].clone()).collect();
+        Some(self.header.target_names.iter().map(String::as_str).zip(inputs.into_iter().map(named)).collect())
+    }
+
+    /// The columns of categories behind the given columns; see [`Encoding::encode`].
+    pub fn encoding(&self) -> &Encoding {
+        &self.header.encoding
+    }
+
+    /// The same model, which knows that some of its given columns are the categories of `encoding`.
+    pub fn with_encoding(mut self, encoding: Encoding) -> Result<Self> {
+        encoding.validate(&self.header.given_names).map_err(Error::Columns)?;
+        self.header.encoding = encoding;
+        Ok(self)
+    }
+
+    /// Transforms rows of given values (as many as the model has given columns each).
+    pub fn transform_given(&self, given: &[f64], rows: usize) -> Result<Vec<f64>> {
+        let transform = &self.header.given_transform;
+        let (m, k) = (transform.input_dim(), transform.output_dim());
+        check_length("given values", rows, m, given.len())?;
+        let mut transformed = vec![0.0; rows * k];
+        for row in 0..rows {
+            transform
+                .forward(&given[row * m..(row + 1) * m], &mut transformed[row * k..(row + 1) * k])
+                .map_err(|error| at_row(error, row))?;
+        }
+        Ok(transformed)
+    }
+
+    /// `draws` draws from π(· | y) at each of `observations` rows of `given`.
+    ///
+    /// Each observation has a random stream of its own: its draws do not depend on the other observations.
+    pub fn sample(
+        &self,
+        given: &[f64],
+        observations: usize,
+        draws: usize,
+        seed: u64,
+        settings: &SampleSettings,
+    ) -> Result<Draws> {
+        self.sample_from(0, given, observations, draws, seed, settings)
+    }
+
+    /// [`sample`](Self::sample) at observations of which the first is the one numbered `first` of many.
+    fn sample_from(
+        &self,
+        first: usize,
+        given: &[f64],
+        observations: usize,
+        draws: usize,
+        seed: u64,
+        settings: &SampleSettings,
+    ) -> Result<Draws> {
+        let n = self.header.target_transform.dim();
+        let total = observations.checked_mul(draws).filter(|&total| total < u32::MAX as usize);
+        let total = total.ok_or_else(|| Error::setting("n", "too many draws for one call"))?;
+        let given = self.transform_given(given, observations)?;
+        let z = self.reference_from(first, observations, draws, seed);
+        let observation: Vec<u32> = (0..total).map(|row| (row / draws.max(1)) as u32).collect();
+        let choice = self.choices_from(first, observations, draws, seed);
+        let (values, inversion) = self.mixture.draw(&z, &choice, &given, &observation, settings)?;
+        let mut draws = Draws {
+            names: self.target_names().to_vec(),
+            values,
+            observation,
+            unsolved: inversion.unsolved.iter().map(|&row| inversion.residuals[row as usize]).collect(),
+            residuals: Vec::new(),
+            iterations: Vec::new(),
+        };
+        if !inversion.unsolved.is_empty() {
+            draws.values =
+                inversion.without_unsolved(draws.values.chunks_exact(n)).flatten().copied().collect();
+            draws.observation = inversion.without_unsolved(draws.observation).collect();
+            draws.residuals = inversion.without_unsolved(inversion.residuals.iter().copied()).collect();
+            draws.iterations = inversion.without_unsolved(inversion.iterations.iter().copied()).collect();
+        } else {
+            (draws.residuals, draws.iterations) = (inversion.residuals, inversion.iterations);
+        }
+        draws.values.par_chunks_mut(n).for_each_init(
+            || vec![0.0; n],
+            |standardised, row| {
+                standardised.copy_from_slice(row);
+                self.header.target_transform.inverse(standardised, row);
+            },
+        );
+        Ok(draws)
+    }
+
+    /// Reference points z ~ N(0, I), a random stream for each observation.
+    fn reference(&self, observations: usize, draws: usize, seed: u64) -> Vec<f64> {
+        self.reference_from(0, observations, draws, seed)
+    }
+
+    /// [`reference`](Self::reference) points of the observations from `first` on.
+    fn reference_from(&self, first: usize, observations: usize, draws: usize, seed: u64) -> Vec<f64> {
+        let n = self.header.target_transform.dim();
+        let mut z = vec![0.0; observations * draws * n];
+        if draws > 0 {
+            z.par_chunks_mut(draws * n).enumerate().for_each(|(observation, z)| {
+                let mut rng = ChaCha8Rng::seed_from_u64(seed);
+                rng.set_stream((first + observation) as u64);
+                for z in z {
+                    *z = rng.sample(StandardNormal);
+                }
+            });
+        }
+        z
+    }
+
+    /// Numbers in [0, 1) that choose the member of an ensemble of each draw, from streams of their own; none for a single
+    /// map.
+    fn choices_from(&self, first: usize, observations: usize, draws: usize, seed: u64) -> Vec<f64> {
+        if self.mixture.is_single() {
+            return Vec::new();
+        }
+        let one = |observation: usize| {
+            let mut rng = ChaCha8Rng::seed_from_u64(seed);
+            rng.set_stream(CHOICES + (first + observation) as u64);
+            (0..draws).map(move |_| rng.random::<f64>())
+        };
+        (0..observations).flat_map(one).collect()
+    }
+
+    /// log π(x | y) of every row (x, y), in both units: −∞ where x lies outside of the support of a column.
+    pub fn log_density(&self, target: &[f64], given: &[f64]) -> Result<LogDensities> {
+        let transform = &self.header.target_transform;
+        let n = transform.dim();
+        let rows = target.len() / n;
+        check_length("target values", rows, n, target.len())?;
+        let y = self.transform_given(given, rows)?;
+        let (x, log_det) = self.target_or_outside(target)?;
+        let mut standardised = vec![0.0; rows];
+        self.mixture.log_density(&x, &y, &mut standardised)?;
+        for (density, log_det) in standardised.iter_mut().zip(&log_det) {
+            if *log_det == f64::NEG_INFINITY {
+                *density = f64::NEG_INFINITY;
+            }
+        }
+        let user = standardised.iter().zip(&log_det).map(|(density, log_det)| density + log_det).collect();
+        Ok(LogDensities { user, standardised })
+    }
+
+    /// log π(x | y) of every row (x, y) and its gradient in x, both in the user's units. Outside of a support the density is
+    /// −∞ and the gradient NaN.
+    pub fn log_density_gradient(&self, target: &[f64], given: &[f64]) -> Result<(Vec<f64>, Vec<f64>)> {
+        let transform = &self.header.target_transform;
+        let n = transform.dim();
+        let rows = target.len() / n;
+        check_length("target values", rows, n, target.len())?;
+        let y = self.transform_given(given, rows)?;
+        let (x, log_det) = self.target_or_outside(target)?;
+        let (mut density, mut gradient) = (vec![0.0; rows], vec![0.0; rows * n]);
+        self.mixture.log_density_gradient(&x, &y, &mut density, &mut gradient)?;
+        let mut slope = vec![0.0; n];
+        for row in 0..rows {
+            let own = &mut gradient[row * n..(row + 1) * n];
+            density[row] += log_det[row];
+            if log_det[row] == f64::NEG_INFINITY {
+                own.fill(f64::NAN);
+                continue;
+            }
+            let x = &x[row * n..(row + 1) * n];
+            transform.log_det_gradient(x, &mut slope);
+            own.iter_mut().zip(&slope).for_each(|(own, slope)| *own += slope);
+            transform.gradient_in_raw(x, own);
+        }
+        Ok((density, gradient))
+    }
+
+    /// Rows of target values as the map sees them with log |det ∂t/∂x|, which is −∞ for rows outside of a support: these
+    /// are replaced by zeros. Values that are not finite are an error.
+    fn target_or_outside(&self, target: &[f64]) -> Result<(Vec<f64>, Vec<f64>)> {
+        let transform = &self.header.target_transform;
+        let n = transform.dim();
+        let (mut x, mut log_det) = (vec![0.0; target.len()], Vec::with_capacity(target.len() / n));
+        for (row, (raw, x)) in target.chunks_exact(n).zip(x.chunks_exact_mut(n)).enumerate() {
+            log_det.push(match transform.forward(raw, x) {
+                Err(Error::Domain(_)) if raw.iter().all(|value| value.is_finite()) => {
+                    x.fill(0.0);
+                    f64::NEG_INFINITY
+                }
+                other => other.map_err(|error| at_row(error, row))?,
+            });
+        }
+        Ok((x, log_det))
+    }
+}
+
+fn check_length(what: &'static str, rows: usize, columns: usize, got: usize) -> Result<()> {
+    if got == rows * columns {
+        return Ok(());
+    }
+    Err(Error::Shape { what, expected: format!("{rows} rows of {columns}"), got: format!("{got} numbers") })
+}
+
+/// Names the row of the table in a transform's error.
+fn at_row(error: Error, row: usize) -> Error {
+    match error {
+        Error::Domain(problem) => Error::Domain(format!("row {}: {problem}", row + 1)),
+        other => other,
+    }
+}

@@ -1,0 +1,14 @@
+//! Training: settings, optimiser, schedule, loop, checkpoints and observers.
+
+mod adam;
+mod checkpoint;
+mod observe;
+mod run;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+pub use adam::{Adam, AdamSettings};
+pub use observe::{Progress, Stop, TrainEvent};
+pub use run::{Dataset, Outcome, StepRandom, train};
+pub use settings::{Schedule, TrainSettings};

@@ -1,0 +1,410 @@
+//! The training loop.
+
+use std::time::Instant;
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+
+use super::checkpoint;
+use super::observe::{Progress, Stop, TrainEvent};
+use super::{Adam, Schedule, TrainSettings};
+use crate::map::Trainable;
+use crate::map::method::Training;
+use crate::{Error, Result, Run};
+
+/// Recoveries from non-finite losses before a run is given up.
+const MAX_RECOVERIES: u32 = 8;
+
+/// Standardised rows (x, y) in single precision.
+#[derive(Clone, Debug)]
+pub struct Dataset {
+    /// Columns of x.
+    pub target: usize,
+    /// Columns of y.
+    pub given: usize,
+    /// Rows of x, one after the other.
+    pub x: Vec<f32>,
+    /// Rows of y, one after the other.
+    pub y: Vec<f32>,
+}
+
+impl Dataset {
+    /// Copies the rows `index` into a batch.
+    fn gather(&self, index: &[u32], x: &mut [f32], y: &mut [f32]) {
+        let (n, m) = (self.target, self.given);
+        for (b, &row) in index.iter().enumerate() {
+            let row = row as usize;
+            x[b * n..(b + 1) * n].copy_from_slice(&self.x[row * n..(row + 1) * n]);
+            y[b * m..(b + 1) * m].copy_from_slice(&self.y[row * m..(row + 1) * m]);
+        }
+    }
+}
+
+/// The random numbers of one step of a training: the same after a restart, whatever came before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepRandom {
+    /// The seed of the training.
+    pub seed: u64,
+    /// The step, from 1.
+    pub step: u64,
+}
+
+impl StepRandom {
+    /// Far from the streams of the epochs' orders.
+    const FIRST_STREAM: u64 = 1 << 40;
+
+    /// A stream of random numbers of the step's own.
+    pub fn stream(self) -> ChaCha8Rng {
+        let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
+        rng.set_stream(Self::FIRST_STREAM + self.step);
+        rng
+    }
+}
+
+/// Everything a run remembers between two steps besides the big vectors.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct State {
+    epoch: u32,
+    /// Rows of the epoch already used.
+    position: usize,
+    step: u64,
+    adam_steps: u64,
+    learning_rate: f64,
+    drops: u32,
+    /// Validations since the last improvement or drop.
+    idle: u32,
+    recoveries: u32,
+    best_valid: Option<f64>,
+    best_step: u64,
+    /// Loss summed over the rows since the last validation, and their number.
+    running: (f64, u64),
+    stop: Option<Stop>,
+    history: Vec<Progress>,
+}
+
+/// What a run produced.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Why it ended.
+    pub stop: Stop,
+    /// Steps taken.
+    pub steps: u64,
+    /// The best validation loss, whose weights the map now has.
+    pub best_valid_nll: f64,
+    /// The step it was reached at.
+    pub best_step: u64,
+    /// Whether the run got as far as its first regular validation; one that was stopped before has hardly begun.
+    pub validated: bool,
+    /// Every validation.
+    pub history: Vec<Progress>,
+}
+
+/// Trains `map` by gradient steps, keeping the weights that score best on the validation rows.
+///
+/// The same map, data, settings and `seed` give the same bits, whatever the number of threads.
+pub fn train<M: Trainable<f32>>(map: &mut M, training: Training<'_>) -> Result<Outcome> {
+    let Training { data, train_rows, valid_rows, settings, seed, identity, run: surrounding } = training;
+    settings.validate()?;
+    if train_rows.is_empty() || valid_rows.is_empty() {
+        return Err(Error::setting("valid_fraction", "leaves no row to train on or none to validate with"));
+    }
+    let batch = settings.batch_size().min(train_rows.len());
+    let mut run = Descent {
+        workspace: map.workspace(batch),
+        adam: Adam::new(map.parameters().len(), settings.adam).with_clip(settings.clip),
+        best: map.parameters().to_vec(),
+        order: Vec::new(),
+        batch,
+        interval: settings.validation_interval(valid_rows.len(), map.loss_cost()),
+        started: Instant::now(),
+        state: State {
+            epoch: 0,
+            position: 0,
+            step: 0,
+            adam_steps: 0,
+            learning_rate: settings.learning_rate(),
+            drops: 0,
+            idle: 0,
+            recoveries: 0,
+            best_valid: None,
+            best_step: 0,
+            running: (0.0, 0),
+            stop: None,
+            history: Vec::new(),
+        },
+        map,
+        data,
+        train_rows,
+        valid_rows,
+        settings,
+        seed,
+        identity,
+        run: surrounding,
+    };
+    run.go()
+}
+
+impl Training<'_> {
+    /// Trains `map` by gradient steps; see [`train`].
+    pub fn descend<M: Trainable<f32>>(self, map: &mut M) -> Result<Outcome> {
+        train(map, self)
+    }
+}
+
+struct Descent<'a, 'b, M: Trainable<f32>> {
+    map: &'a mut M,
+    data: &'a Dataset,
+    train_rows: &'a [u32],
+    valid_rows: &'a [u32],
+    settings: &'a TrainSettings,
+    seed: u64,
+    identity: &'a str,
+    run: Run<'b>,
+    workspace: M::Workspace,
+    adam: Adam<f32>,
+    best: Vec<f32>,
+    order: Vec<u32>,
+    batch: usize,
+    interval: usize,
+    started: Instant,
+    state: State,
+}
+
+impl<M: Trainable<f32>> Descent<'_, '_, M> {
+    fn go(&mut self) -> Result<Outcome> {
+        let resumed_at = self.resume()?;
+        let per_epoch = self.train_rows.len().div_ceil(self.batch) as u64;
+        self.run.tell(TrainEvent::Started {
+            train_rows: self.train_rows.len(),
+            valid_rows: self.valid_rows.len(),
+            parameters: self.best.len(),
+            resumed_at,
+            max_steps: (per_epoch * u64::from(self.settings.epochs))
+                .min(self.settings.max_steps.unwrap_or(u64::MAX)),
+        })?;
+        self.shuffle();
+        let mut last_saved = Instant::now();
+        if self.state.best_valid.is_none() {
+            self.validate()?;
+        }
+        while self.state.stop.is_none() {
+            if self.run.is_stopped() {
+                self.state.stop = Some(Stop::Interrupted);
+            } else if self
+                .settings
+                .minutes
+                .is_some_and(|minutes| self.started.elapsed().as_secs_f64() > 60.0 * minutes)
+            {
+                self.state.stop = Some(Stop::Minutes);
+            } else {
+                self.step()?;
+                if self.state.step.is_multiple_of(self.interval as u64) {
+                    self.validate()?;
+                    self.schedule();
+                    if self.run.plan().is_some_and(|plan| last_saved.elapsed() >= plan.every) {
+                        self.save()?;
+                        last_saved = Instant::now();
+                    }
+                }
+            }
+        }
+        let stop = self.state.stop.expect("the loop ended");
+        if stop.is_resumable() {
+            // So that a later --resume continues from this very step.
+            let resumable = self.state.stop.take();
+            self.save()?;
+            self.state.stop = resumable;
+        }
+        if self.state.running.1 > 0 && stop != Stop::Diverged {
+            self.validate()?;
+        }
+        if !stop.is_resumable() && self.run.plan().is_some_and(|plan| plan.keep) {
+            self.save()?;
+        }
+        self.map.parameters_mut().copy_from_slice(&self.best);
+        let best_valid_nll = self.state.best_valid.ok_or_else(|| {
+            Error::Numerical(
+                "training never reached a finite validation loss; lower the learning rate or look for extreme \
+                 values in the table (a robust scaling may help)"
+                    .into(),
+            )
+        })?;
+        let (steps, best_step) = (self.state.step, self.state.best_step);
+        self.run.tell(TrainEvent::Finished { stop, steps, best_valid_nll, best_step })?;
+        Ok(Outcome {
+            stop,
+            steps,
+            best_valid_nll,
+            best_step,
+            validated: steps >= self.interval as u64 || !stop.is_resumable(),
+            history: std::mem::take(&mut self.state.history),
+        })
+    }
+
+    /// The epoch's order of rows: a stream of its own, so that it can be drawn again after a restart.
+    fn shuffle(&mut self) {
+        let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
+        rng.set_stream(u64::from(self.state.epoch) + 1);
+        self.order.clear();
+        self.order.extend_from_slice(self.train_rows);
+        self.order.shuffle(&mut rng);
+    }
+
+    /// Epochs that are over.
+    fn elapsed_epochs(&self) -> f64 {
+        f64::from(self.state.epoch) + self.state.position as f64 / self.train_rows.len() as f64
+    }
+
+    /// Step size of the next step.
+    fn learning_rate(&self) -> f64 {
+        match self.settings.schedule {
+            Schedule::Plateau => self.state.learning_rate,
+            Schedule::Cosine => {
+                let epochs = self.elapsed_epochs() / f64::from(self.settings.epochs);
+                let steps = self.settings.max_steps.map_or(0.0, |most| self.state.step as f64 / most as f64);
+                let over = epochs.max(steps).min(1.0);
+                0.5 * self.state.learning_rate * (1.0 + (std::f64::consts::PI * over).cos())
+            }
+        }
+    }
+
+    fn step(&mut self) -> Result<()> {
+        let learning_rate = self.learning_rate();
+        let state = &mut self.state;
+        let rows = self.batch.min(self.order.len() - state.position);
+        let index = &self.order[state.position..state.position + rows];
+        let (x, y) = self.map.load(&mut self.workspace, rows);
+        self.data.gather(index, x, y);
+        state.step += 1;
+        self.run.stepped(state.step);
+        self.map.begin_step(&mut self.workspace, StepRandom { seed: self.seed, step: state.step });
+        match self.map.adjoints(&mut self.workspace) {
+            Ok(loss) if loss.is_finite() => {
+                self.adam.step(self.map, &self.workspace, learning_rate);
+                state.running.0 += loss * rows as f64;
+                state.running.1 += rows as u64;
+            }
+            Ok(loss) => self.recover(format!("the training loss was {loss}"))?,
+            Err(error) => self.recover(error.to_string())?,
+        }
+        let state = &mut self.state;
+        state.position += rows;
+        // A last batch of less than half the size would only add noise.
+        let left = self.order.len() - state.position;
+        if left == 0 || (left < self.batch / 2 && state.position > 0) {
+            state.epoch += 1;
+            state.position = 0;
+            if state.epoch >= self.settings.epochs {
+                state.stop.get_or_insert(Stop::Epochs);
+            } else {
+                self.shuffle();
+            }
+        }
+        if self.settings.max_steps.is_some_and(|most| self.state.step >= most) {
+            self.state.stop.get_or_insert(Stop::Steps);
+        }
+        Ok(())
+    }
+
+    /// Back to the best weights with half the step size and a fresh memory.
+    fn recover(&mut self, cause: String) -> Result<()> {
+        self.state.recoveries += 1;
+        self.state.learning_rate *= 0.5;
+        self.map.parameters_mut().copy_from_slice(&self.best);
+        self.adam = Adam::new(self.best.len(), self.settings.adam).with_clip(self.settings.clip);
+        self.state.running = (0.0, 0);
+        let (step, learning_rate) = (self.state.step, self.state.learning_rate);
+        self.run.tell(TrainEvent::Recovered { step, cause, learning_rate })?;
+        if self.state.recoveries >= MAX_RECOVERIES {
+            self.state.stop = Some(Stop::Diverged);
+        }
+        Ok(())
+    }
+
+    /// Scores the validation rows and keeps a copy of the weights if they are the best.
+    fn validate(&mut self) -> Result<()> {
+        let mut total = 0.0;
+        for index in self.valid_rows.chunks(self.batch) {
+            let (x, y) = self.map.load(&mut self.workspace, index.len());
+            self.data.gather(index, x, y);
+            match self.map.loss(&mut self.workspace) {
+                Ok(loss) => total += loss * index.len() as f64,
+                Err(_) => total = f64::NAN,
+            }
+        }
+        let valid_nll = total / self.valid_rows.len() as f64;
+        let finite = valid_nll.is_finite();
+        if finite && self.state.best_valid.is_none_or(|best| valid_nll < best) {
+            self.state.best_valid = Some(valid_nll);
+            self.state.best_step = self.state.step;
+            self.best.copy_from_slice(self.map.parameters());
+            self.state.idle = 0;
+        } else {
+            self.state.idle += 1;
+        }
+        let (learning_rate, epoch) = (self.learning_rate(), self.elapsed_epochs());
+        let state = &mut self.state;
+        let (sum, rows) = std::mem::take(&mut state.running);
+        if finite && rows > 0 {
+            let progress = Progress {
+                step: state.step,
+                epoch,
+                train_nll: sum / rows as f64,
+                valid_nll,
+                best_valid_nll: state.best_valid.unwrap_or(valid_nll),
+                learning_rate,
+                drops: state.drops,
+            };
+            state.history.push(progress);
+            self.run.tell(TrainEvent::Validated(progress))?;
+        } else if !finite {
+            self.recover(format!("the validation loss was {valid_nll}"))?;
+        }
+        Ok(())
+    }
+
+    /// Drops the learning rate on a plateau; the last drop ends the run.
+    fn schedule(&mut self) {
+        if self.settings.schedule == Schedule::Cosine || self.state.idle < self.settings.patience {
+            return;
+        }
+        self.state.idle = 0;
+        self.state.drops += 1;
+        self.state.learning_rate *= self.settings.drop_factor;
+        if self.state.drops >= self.settings.max_drops {
+            self.state.stop.get_or_insert(Stop::Converged);
+        } else if self.settings.rewind {
+            self.map.parameters_mut().copy_from_slice(&self.best);
+        }
+    }
+
+    fn save(&mut self) -> Result<()> {
+        let Some(plan) = self.run.plan() else { return Ok(()) };
+        let mut state = self.state.clone();
+        state.adam_steps = self.adam.steps;
+        checkpoint::save(
+            &plan.path,
+            self.identity,
+            &state,
+            [self.map.parameters(), &self.best, &self.adam.mean, &self.adam.square],
+        )
+    }
+
+    /// Takes up the state of the checkpoint, if there is one to take up; returns its step.
+    fn resume(&mut self) -> Result<u64> {
+        let Some(plan) = self.run.plan().filter(|plan| plan.resume && plan.path.exists()) else {
+            return Ok(0);
+        };
+        let (state, [parameters, best, mean, square]) =
+            checkpoint::load(&plan.path, self.identity, self.best.len())?;
+        if state.position >= self.train_rows.len() || state.history.len() as u64 > state.step {
+            return Err(Error::model(&plan.path, "the checkpoint does not fit the table"));
+        }
+        self.map.parameters_mut().copy_from_slice(&parameters);
+        self.adam.steps = state.adam_steps;
+        (self.best, self.adam.mean, self.adam.square, self.state) = (best, mean, square, state);
+        Ok(self.state.step)
+    }
+}

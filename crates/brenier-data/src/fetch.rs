@@ -1,0 +1,634 @@
+//! Downloading the tables of the UCI catalogue: resumed where the server allows it, checked and converted.
+
+use std::borrow::Cow;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Cursor, Read as _, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use calamine::{Data, Reader};
+use serde::Serialize;
+use ureq::http::StatusCode;
+use ureq::http::header::{ACCEPT_ENCODING, CONTENT_RANGE, RANGE};
+
+use super::format::{Output, ReadOptions, write};
+use super::{Table, UciSet, csv};
+use crate::{Error, EventKind, Result, Run};
+
+/// Largest original that is accepted: a hundred times the largest of the catalogue.
+const LARGEST: u64 = 100 << 20;
+
+/// Where from, and how patiently.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FetchSettings {
+    /// The server, as in `https://archive.ics.uci.edu`.
+    pub mirror: String,
+    /// How often in a row an address may answer with nothing new before it is given up.
+    pub attempts: u32,
+    /// Pause before the second attempt; it doubles each time.
+    pub pause: Duration,
+}
+
+impl Default for FetchSettings {
+    fn default() -> Self {
+        Self { mirror: "https://archive.ics.uci.edu".into(), attempts: 4, pause: Duration::from_millis(500) }
+    }
+}
+
+/// What happens during a download.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum FetchEvent {
+    /// The server answers; `total` bytes are expected, `have` of them are there from an earlier attempt.
+    Started {
+        /// The address.
+        address: String,
+        /// Bytes from earlier attempts.
+        have: u64,
+        /// The size, where the server says it.
+        total: Option<u64>,
+    },
+    /// So many bytes are there.
+    Received {
+        /// Bytes.
+        bytes: u64,
+    },
+    /// An attempt failed, and another follows.
+    Failed {
+        /// Why.
+        problem: String,
+    },
+}
+
+impl EventKind for FetchEvent {}
+
+/// What came of a download.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fetched {
+    /// The table was there already.
+    Present,
+    /// The table was downloaded.
+    Downloaded,
+}
+
+/// Brings the table `set` into `folder`, which is made if need be, as `NAME.csv` under the catalogue's column names.
+///
+/// The values are checked against the catalogue before the file appears. What was received before a failure stays in
+/// a hidden `.part` file, from which the next call goes on. A table that is there already is checked and kept; another
+/// one under the same name is an error.
+pub fn fetch_uci(set: &UciSet, folder: &Path, settings: &FetchSettings, mut run: Run<'_>) -> Result<Fetched> {
+    let mut failure = None;
+    let observer = &mut |event: FetchEvent| {
+        if failure.is_none() {
+            failure = run.tell(event).err();
+        }
+    };
+    let fetched = bring(set, folder, settings, observer);
+    match failure {
+        Some(error) => Err(error),
+        None => fetched,
+    }
+}
+
+fn bring(
+    set: &UciSet,
+    folder: &Path,
+    settings: &FetchSettings,
+    observer: &mut dyn FnMut(FetchEvent),
+) -> Result<Fetched> {
+    fs::create_dir_all(folder).map_err(|source| Error::io(folder, "make the folder", source))?;
+    let path = set.path(folder);
+    if path.exists() {
+        return set.read(folder).map(|_| Fetched::Present).map_err(|error| match error {
+            Error::Table { path, problem } => {
+                Error::Table { path, problem: format!("{problem}; move it away to fetch the published one") }
+            }
+            other => other,
+        });
+    }
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .timeout_connect(Some(Duration::from_secs(20)))
+        .timeout_recv_response(Some(Duration::from_secs(60)))
+        .http_status_as_error(false)
+        .user_agent(concat!("brenier/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .into();
+    let mut problems = Vec::new();
+    for source in [set.file, set.archive] {
+        let address = format!("{}/{source}", settings.mirror.trim_end_matches('/'));
+        let ending = source.rsplit('.').next().unwrap_or_default();
+        let part = folder.join(format!(".{}.{ending}.part", set.name));
+        let fetched = Source { agent: &agent, address: &address, part: &part, settings }.fetch(set, observer);
+        match fetched {
+            Ok(table) => {
+                write(&Output::Path(path), &table)?;
+                let _ = fs::remove_file(part);
+                return Ok(Fetched::Downloaded);
+            }
+            Err(Trouble::Here(error)) => return Err(error),
+            Err(Trouble::There(problem)) => {
+                observer(FetchEvent::Failed { problem: format!("{address}: {problem}") });
+                problems.push(format!("{address}: {problem}"));
+            }
+        }
+    }
+    Err(Error::Download(format!(
+        "the table {} could not be fetched: {}; run the same command again, or give another `mirror`",
+        set.name,
+        problems.join("; ")
+    )))
+}
+
+/// Why a source gave no table.
+enum Trouble {
+    /// The disk: no other source will help.
+    Here(Error),
+    /// The network or the server.
+    There(String),
+}
+
+/// One address and the file in which what it sends is collected.
+struct Source<'a> {
+    agent: &'a ureq::Agent,
+    address: &'a str,
+    part: &'a Path,
+    settings: &'a FetchSettings,
+}
+
+/// How one request ended when not with the whole file.
+enum Cut {
+    /// Asking again may help.
+    Again(String),
+    /// It will not.
+    Final(Trouble),
+}
+
+impl Source<'_> {
+    /// Downloads, converts and checks; once more from the start when the whole was put together from two runs.
+    fn fetch(&self, set: &UciSet, observer: &mut dyn FnMut(FetchEvent)) -> Result<Table, Trouble> {
+        let resumed = self.have() > 0;
+        self.download(observer)?;
+        match self.convert(set) {
+            Ok(table) => Ok(table),
+            Err(Trouble::There(problem)) => {
+                self.forget()?;
+                if !resumed {
+                    return Err(Trouble::There(problem));
+                }
+                observer(FetchEvent::Failed { problem: "the parts received do not fit together".to_owned() });
+                self.download(observer)?;
+                self.convert(set).inspect_err(|_| drop(self.forget()))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn have(&self) -> u64 {
+        fs::metadata(self.part).map_or(0, |metadata| metadata.len())
+    }
+
+    fn forget(&self) -> Result<(), Trouble> {
+        match fs::remove_file(self.part) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.disk(error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn disk(&self, source: io::Error) -> Trouble {
+        Trouble::Here(Error::io(self.part, "write the download", source))
+    }
+
+    /// Asks until the file is whole, giving up when several requests in a row bring nothing new.
+    fn download(&self, observer: &mut dyn FnMut(FetchEvent)) -> Result<(), Trouble> {
+        let (mut failures, mut pause) = (0, self.settings.pause);
+        loop {
+            let have = self.have();
+            let problem = match self.request(have, observer) {
+                Ok(()) => return Ok(()),
+                Err(Cut::Final(trouble)) => return Err(trouble),
+                Err(Cut::Again(problem)) => problem,
+            };
+            if self.have() > have {
+                (failures, pause) = (0, self.settings.pause);
+            }
+            failures += 1;
+            if failures >= self.settings.attempts {
+                return Err(Trouble::There(problem));
+            }
+            observer(FetchEvent::Failed { problem: problem.clone() });
+            std::thread::sleep(pause);
+            pause *= 2;
+        }
+    }
+
+    /// One request for what is missing after the first `have` bytes.
+    fn request(&self, have: u64, observer: &mut dyn FnMut(FetchEvent)) -> Result<(), Cut> {
+        let disk = |error| Cut::Final(self.disk(error));
+        // Compressed on the way, a part would not be a part of the file.
+        let mut request = self.agent.get(self.address).header(ACCEPT_ENCODING, "identity");
+        if have > 0 {
+            request = request.header(RANGE, format!("bytes={have}-"));
+        }
+        let mut response = request.call().map_err(|error| match error {
+            ureq::Error::BadUri(_) | ureq::Error::Http(_) => {
+                Cut::Final(Trouble::There(format!("this is not an address: {error}")))
+            }
+            other => Cut::Again(other.to_string()),
+        })?;
+        let status = response.status();
+        let length = response.body().content_length();
+        let (mut file, have, total) = match status {
+            StatusCode::OK => {
+                let file = File::create(self.part).map_err(disk)?;
+                (file, 0, length)
+            }
+            StatusCode::PARTIAL_CONTENT => {
+                let range = response.headers().get(CONTENT_RANGE).and_then(|range| range.to_str().ok());
+                let Some((start, total)) = range.and_then(content_range).filter(|&(start, _)| start == have)
+                else {
+                    self.forget().map_err(Cut::Final)?;
+                    return Err(Cut::Again("the server sent another part than was asked for".into()));
+                };
+                let mut file = OpenOptions::new().append(true).open(self.part).map_err(disk)?;
+                file.seek(io::SeekFrom::End(0)).map_err(disk)?;
+                (file, start, total.or(length.map(|length| start + length)))
+            }
+            StatusCode::RANGE_NOT_SATISFIABLE => {
+                // Longer than the file: the part belongs to something else.
+                self.forget().map_err(Cut::Final)?;
+                return Err(Cut::Again("the part received earlier does not belong to this file".into()));
+            }
+            status if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
+                return Err(Cut::Again(format!("the server answered {status}")));
+            }
+            status => return Err(Cut::Final(Trouble::There(format!("the server answered {status}")))),
+        };
+        observer(FetchEvent::Started { address: self.address.to_owned(), have, total });
+        let mut reader = response.body_mut().as_reader();
+        let mut buffer = vec![0; 1 << 16];
+        let mut received = have;
+        loop {
+            match reader.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => {
+                    received += count as u64;
+                    if received > LARGEST {
+                        drop(file);
+                        self.forget().map_err(Cut::Final)?;
+                        let problem = format!("more than {LARGEST} bytes cannot be the table");
+                        return Err(Cut::Final(Trouble::There(problem)));
+                    }
+                    file.write_all(&buffer[..count]).map_err(disk)?;
+                    observer(FetchEvent::Received { bytes: received });
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    return Err(Cut::Again(format!("the connection broke after {received} bytes ({error})")));
+                }
+            }
+        }
+        match total {
+            Some(total) if received < total => {
+                Err(Cut::Again(format!("the connection ended after {received} of {total} bytes")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// From the file received to the table, which must be the catalogue's.
+    fn convert(&self, set: &UciSet) -> Result<Table, Trouble> {
+        let bytes = fs::read(self.part)
+            .map_err(|source| Trouble::Here(Error::io(self.part, "read the download", source)))?;
+        let name = set.file.rsplit('/').next().unwrap_or_default();
+        let bytes = if self.address.ends_with(".zip") { unpack(bytes, name) } else { Ok(bytes) };
+        let table = bytes.and_then(|bytes| table(set, name, bytes)).and_then(|table| {
+            set.check(&table)?;
+            Ok(table)
+        });
+        table.map_err(Trouble::There)
+    }
+}
+
+/// Start and, where known, total of `bytes 100-199/200`.
+fn content_range(text: &str) -> Option<(u64, Option<u64>)> {
+    let (range, total) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
+    let (start, _) = range.split_once('-')?;
+    Some((start.trim().parse().ok()?, total.trim().parse().ok()))
+}
+
+/// The member called `name`, in whatever folder, of a zip archive.
+fn unpack(bytes: Vec<u8>, name: &str) -> Result<Vec<u8>, String> {
+    let mut archive =
+        zip::ZipArchive::new(Cursor::new(bytes)).map_err(|error| format!("not a zip archive: {error}"))?;
+    let member = archive
+        .file_names()
+        .filter_map(Result::ok)
+        .find(|member| member.rsplit('/').next() == Some(name))
+        .map(Cow::into_owned)
+        .ok_or_else(|| format!("the archive holds no {name}"))?;
+    let mut unpacked = Vec::new();
+    archive
+        .by_name(&member)
+        .map_err(|error| error.to_string())
+        .and_then(|file| file.take(LARGEST).read_to_end(&mut unpacked).map_err(|error| error.to_string()))
+        .map_err(|error| format!("cannot unpack {name}: {error}"))?;
+    Ok(unpacked)
+}
+
+/// The table in an original: delimited text with or without a header, or the first sheet of a workbook.
+fn table(set: &UciSet, name: &str, bytes: Vec<u8>) -> Result<Table, String> {
+    let names = set.columns.iter().map(|&column| column.to_owned()).collect();
+    let values = match name.rsplit('.').next() {
+        Some("xls" | "xlsx") => workbook(bytes, set.columns.len())?,
+        _ => {
+            let path = PathBuf::from(name);
+            let size = Some(bytes.len() as u64);
+            let read = csv::read(&path, Cursor::new(bytes), size, false, &ReadOptions::default(), |names| {
+                Ok((0..names.len()).collect::<Vec<_>>().into())
+            });
+            read.map_err(|error| error.to_string())?.table.into_values()
+        }
+    };
+    Table::new(names, values).map_err(|error| error.to_string())
+}
+
+/// The numbers below the header of the first sheet, in the first `columns` columns; blank rows are left out.
+fn workbook(bytes: Vec<u8>, columns: usize) -> Result<Vec<f64>, String> {
+    let mut book = calamine::open_workbook_auto_from_rs(Cursor::new(bytes))
+        .map_err(|error| format!("not a workbook: {error}"))?;
+    let sheet = book
+        .worksheet_range_at(0)
+        .ok_or("the workbook has no sheet")?
+        .map_err(|error| format!("cannot read the first sheet: {error}"))?;
+    let mut values = Vec::new();
+    let blank = |cell: &Data| match cell {
+        Data::Empty => true,
+        Data::String(text) => text.trim().is_empty(),
+        _ => false,
+    };
+    for (index, row) in sheet.rows().enumerate().skip(1) {
+        if row.iter().all(blank) {
+            continue;
+        }
+        for column in 0..columns {
+            values.push(match row.get(column) {
+                Some(Data::Float(value)) => *value,
+                Some(Data::Int(value)) => *value as f64,
+                other => {
+                    let found = other.map_or("nothing".into(), |cell| format!("\"{cell}\""));
+                    return Err(format!(
+                        "row {}, column {}: found {found} where a number was expected",
+                        index + 1,
+                        column + 1
+                    ));
+                }
+            });
+        }
+    }
+    Ok(values)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::net::TcpListener;
+    use std::sync::{Arc, Mutex};
+    use zip::write::{SimpleFileOptions, ZipWriter};
+
+    /// What the server does with one request, in order; the last answer repeats.
+    #[derive(Clone)]
+    enum Answer {
+        /// The file, or the part asked for.
+        Serve(Vec<u8>),
+        /// The whole length announced, the connection closed after so many bytes.
+        Cut(Vec<u8>, usize),
+        /// The file from the start, whatever was asked for.
+        Whole(Vec<u8>),
+        /// A status line.
+        Status(&'static str),
+    }
+
+    /// A server on this machine; returns its address and the requests' paths with the `Range` asked for.
+    fn serve(answers: Vec<Answer>) -> (String, Arc<Mutex<Vec<String>>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&log);
+        std::thread::spawn(move || {
+            for (index, stream) in listener.incoming().enumerate() {
+                let mut stream = stream.unwrap();
+                let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+                let path = lines.next().unwrap_or_default().split(' ').nth(1).unwrap_or_default().to_owned();
+                let headers: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+                let range = headers.iter().find_map(|line| {
+                    let (name, value) = line.split_once(": ")?;
+                    let value = value.strip_prefix("bytes=")?.strip_suffix('-')?;
+                    name.eq_ignore_ascii_case("range").then(|| value.parse::<usize>().unwrap())
+                });
+                seen.lock().unwrap().push(format!("{path} {range:?}"));
+                let answer = &answers[index.min(answers.len() - 1)];
+                let send = |stream: &mut std::net::TcpStream,
+                            status: &str,
+                            extra: String,
+                            length,
+                            body: &[u8]| {
+                    let head = format!(
+                        "HTTP/1.1 {status}\r\n{extra}Content-Length: {length}\r\nConnection: close\r\n\r\n"
+                    );
+                    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+                };
+                match (answer, range) {
+                    (Answer::Status(status), _) => send(&mut stream, status, String::new(), 0, b""),
+                    (Answer::Serve(body), Some(start)) if start >= body.len() => {
+                        send(&mut stream, "416 Range Not Satisfiable", String::new(), 0, b"");
+                    }
+                    (Answer::Serve(body), Some(start)) => {
+                        let total = body.len();
+                        let extra = format!("Content-Range: bytes {start}-{}/{total}\r\n", total - 1);
+                        send(&mut stream, "206 Partial Content", extra, total - start, &body[start..]);
+                    }
+                    (Answer::Serve(body) | Answer::Whole(body), _) => {
+                        send(&mut stream, "200 OK", String::new(), body.len(), body);
+                    }
+                    (Answer::Cut(body, at), _) => {
+                        send(&mut stream, "200 OK", String::new(), body.len(), &body[..*at]);
+                    }
+                }
+            }
+        });
+        (address, log)
+    }
+
+    const TEXT: &[u8] = b"\"first\";\"second\"\n1;2.5\n-3;4e-1\n";
+
+    fn set(file: &'static str) -> UciSet {
+        let table = Table::new(vec!["a".into(), "b".into()], vec![1.0, 2.5, -3.0, 0.4]).unwrap();
+        UciSet {
+            name: "tiny",
+            title: "Tiny",
+            doi: "",
+            columns: &["a", "b"],
+            rows: 2,
+            dropped: &[],
+            targets: 1,
+            joint: false,
+            sha256: table.hash().leak(),
+            file,
+            archive: "static/tiny.zip",
+        }
+    }
+
+    fn fetch(set: &UciSet, folder: &Path, mirror: String) -> Result<Fetched> {
+        let settings = FetchSettings { mirror, attempts: 3, pause: Duration::from_millis(1) };
+        fetch_uci(set, folder, &settings, Run::silent())
+    }
+
+    fn hidden(folder: &Path) -> Vec<String> {
+        let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+        names.map(|name| name.into_string().unwrap()).filter(|name| name.starts_with('.')).collect()
+    }
+
+    fn archive(members: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+        for (name, bytes) in members {
+            writer.start_file(*name, SimpleFileOptions::default()).unwrap();
+            writer.write_all(bytes).unwrap();
+        }
+        writer.finish().unwrap().into_inner()
+    }
+
+    #[test]
+    fn a_table_is_fetched_once_and_then_kept() {
+        let (mirror, log) = serve(vec![Answer::Serve(TEXT.to_vec())]);
+        let folder = tempfile::tempdir().unwrap();
+        let (folder, set) = (folder.path().join("new/folder"), set("ml/tiny.csv"));
+        assert_eq!(fetch(&set, &folder, mirror.clone()).unwrap(), Fetched::Downloaded);
+        assert_eq!(fs::read_to_string(set.path(&folder)).unwrap(), "a,b\n1,2.5\n-3,0.4\n");
+        assert_eq!(fetch(&set, &folder, mirror + "/").unwrap(), Fetched::Present);
+        assert_eq!(*log.lock().unwrap(), ["/ml/tiny.csv None"]);
+        assert!(hidden(&folder).is_empty());
+        fs::write(set.path(&folder), "a,b\n1,2\n").unwrap();
+        let text = fetch(&set, &folder, String::new()).unwrap_err().to_string();
+        assert!(text.contains("not the published table tiny") && text.contains("move it away"), "{text}");
+    }
+
+    #[test]
+    fn a_cut_connection_is_resumed_where_it_broke() {
+        let answers = vec![Answer::Cut(TEXT.to_vec(), 20), Answer::Serve(TEXT.to_vec())];
+        let (mirror, log) = serve(answers);
+        let folder = tempfile::tempdir().unwrap();
+        let mut events = Vec::new();
+        let settings = FetchSettings { mirror, attempts: 3, pause: Duration::from_millis(1) };
+        let mut observer = |event: &crate::Event| {
+            events.push(format!("{event:?}"));
+            Ok(())
+        };
+        fetch_uci(&set("tiny.csv"), folder.path(), &settings, Run::observed(&mut observer)).unwrap();
+        assert_eq!(*log.lock().unwrap(), ["/tiny.csv None", "/tiny.csv Some(20)"]);
+        let resumed = format!("have: 20, total: Some({})", TEXT.len());
+        assert!(events.iter().any(|event| event.contains(&resumed)), "{events:?}");
+    }
+
+    #[test]
+    fn a_later_run_goes_on_and_a_server_without_parts_starts_over() {
+        for second in [Answer::Serve(TEXT.to_vec()), Answer::Whole(TEXT.to_vec())] {
+            let folder = tempfile::tempdir().unwrap();
+            let set = set("tiny.csv");
+            let (mirror, _) = serve(vec![Answer::Cut(TEXT.to_vec(), 12), Answer::Status("503 Busy")]);
+            let text = fetch(&set, folder.path(), mirror).unwrap_err().to_string();
+            assert!(text.contains("503") && text.contains("run the same command again"), "{text}");
+            assert_eq!(fs::read(folder.path().join(".tiny.csv.part")).unwrap(), &TEXT[..12]);
+            let (mirror, log) = serve(vec![second]);
+            fetch(&set, folder.path(), mirror).unwrap();
+            assert_eq!(log.lock().unwrap()[0], "/tiny.csv Some(12)");
+            assert!(hidden(folder.path()).is_empty());
+        }
+    }
+
+    #[test]
+    fn a_part_of_something_else_is_thrown_away() {
+        let set = set("tiny.csv");
+        // As long as the file or longer, or of another file.
+        for part in [&[b'x'; 200][..], &b"1;1\n"[..]] {
+            let folder = tempfile::tempdir().unwrap();
+            fs::write(folder.path().join(".tiny.csv.part"), part).unwrap();
+            let (mirror, log) = serve(vec![Answer::Serve(TEXT.to_vec())]);
+            fetch(&set, folder.path(), mirror).unwrap();
+            assert_eq!(log.lock().unwrap().last().unwrap(), "/tiny.csv None");
+        }
+    }
+
+    #[test]
+    fn wrong_values_are_refused_and_leave_nothing() {
+        let (mirror, _) = serve(vec![Answer::Serve(b"1 2.5\n-3 0.5\n".to_vec())]);
+        let folder = tempfile::tempdir().unwrap();
+        let text = fetch(&set("tiny.data"), folder.path(), mirror).unwrap_err().to_string();
+        assert!(text.contains("not the published table tiny") && text.contains("SHA-256"), "{text}");
+        assert!(text.contains("not a zip archive"), "{text}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn the_archive_serves_when_the_file_does_not() {
+        let zip = archive(&[("readme.txt", b"x"), ("folder/tiny.data", b" 1  2.5\n-3  0.4 \n\n")]);
+        let (mirror, log) = serve(vec![Answer::Status("404 Not Found"), Answer::Serve(zip)]);
+        let folder = tempfile::tempdir().unwrap();
+        fetch(&set("ml/tiny.data"), folder.path(), mirror).unwrap();
+        assert_eq!(*log.lock().unwrap(), ["/ml/tiny.data None", "/static/tiny.zip None"]);
+    }
+
+    #[test]
+    fn an_unreachable_mirror_is_one_sentence() {
+        let folder = tempfile::tempdir().unwrap();
+        for mirror in ["http://127.0.0.1:1", "no address"] {
+            let error = fetch(&set("tiny.csv"), folder.path(), mirror.into()).unwrap_err();
+            assert!(matches!(error, Error::Download(_)), "{error}");
+            assert!(error.to_string().starts_with("the table tiny could not be fetched"), "{error}");
+        }
+    }
+
+    #[test]
+    fn workbooks_are_read_below_their_header() {
+        let sheet = br#"<?xml version="1.0"?><worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">
+            <sheetData><row r="1"><c r="A1" t="inlineStr"><is><t>X1</t></is></c><c r="B1" t="inlineStr"><is><t>Y1</t></is></c></row>
+            <row r="2"><c r="A2"><v>1</v></c><c r="B2"><v>2.5</v></c></row>
+            <row r="3"><c r="A3"><v>-3</v></c><c r="B3"><v>0.4</v></c></row>
+            <row r="4"><c r="A4" t="inlineStr"><is><t> </t></is></c></row></sheetData></worksheet>"#;
+        let members: [(&str, &[u8]); 5] = [
+            (
+                "[Content_Types].xml",
+                br#"<?xml version="1.0"?><Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"/>"#,
+            ),
+            (
+                "_rels/.rels",
+                br#"<?xml version="1.0"?><Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="r1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="xl/workbook.xml"/></Relationships>"#,
+            ),
+            (
+                "xl/workbook.xml",
+                br#"<?xml version="1.0"?><workbook xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"><sheets><sheet name="a" sheetId="1" r:id="r1"/></sheets></workbook>"#,
+            ),
+            (
+                "xl/_rels/workbook.xml.rels",
+                br#"<?xml version="1.0"?><Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="r1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet1.xml"/></Relationships>"#,
+            ),
+            ("xl/worksheets/sheet1.xml", sheet),
+        ];
+        let book = archive(&members);
+        assert_eq!(workbook(book.clone(), 2).unwrap(), [1.0, 2.5, -3.0, 0.4]);
+        let text = workbook(book.clone(), 3).unwrap_err();
+        assert!(text.contains("row 2, column 3: found nothing"), "{text}");
+        assert!(workbook(b"no".to_vec(), 2).unwrap_err().contains("not a workbook"));
+        let (mirror, _) = serve(vec![Answer::Serve(book)]);
+        let folder = tempfile::tempdir().unwrap();
+        fetch(&set("ml/tiny.xlsx"), folder.path(), mirror).unwrap();
+    }
+
+    #[test]
+    fn content_ranges() {
+        assert_eq!(content_range("bytes 5-9/10"), Some((5, Some(10))));
+        assert_eq!(content_range("bytes 5-9/*"), Some((5, None)));
+        assert_eq!(content_range("chunks 5-9/10"), None);
+    }
+}

@@ -1,0 +1,801 @@
+//! The page a scientist can send to a colleague: one HTML file with the verdict, its reasons, pictures and tables.
+
+use super::html::{Block, Html, Picture, Section, TextTable, escaped};
+use super::judged::{Interval, intervals, rank_histogram};
+use super::{Curve, CurvePlot, PALETTE, PairPlot, PictureSize};
+use crate::check::{Check, PredictiveRow, Severity, Trust, quantity_name};
+use crate::diagnose::{Calibration, Quantity, RankCheck};
+use crate::statistics::{ColumnSummary, Estimate};
+use crate::transform::Support;
+use crate::{Posterior, Result};
+
+/// Columns of a pair plot, at most.
+const PAIR_COLUMNS: usize = 8;
+/// Lines of lists of columns and outputs.
+const LISTED: usize = 24;
+/// Small pictures of single parameters, at most.
+const GALLERY: usize = 24;
+/// Bins of rank histograms.
+const BINS: usize = 20;
+const SMALL: PictureSize = PictureSize { width: 250, height: 180 };
+
+/// The posterior at one observation, as a page shows it.
+#[derive(Clone, Debug, Default)]
+pub struct ObservationView {
+    /// What the observation is called.
+    pub name: String,
+    /// A sentence about it; empty for none.
+    pub note: String,
+    /// The observed values, in the order of the model's given columns.
+    pub given: Vec<f64>,
+    /// Draws in the user's units, row by row.
+    pub draws: Vec<f64>,
+    /// The point of highest density in the map's coordinates ([`crate::Units::Standardised`]), where it was looked for.
+    pub mode: Option<Vec<f64>>,
+    /// The parameters the observation was made with, where they are known.
+    pub truth: Option<Vec<f64>>,
+    /// Where observed values fall among simulations from the posterior.
+    pub predictive: Option<PredictiveRow>,
+    /// Further pictures.
+    pub pictures: Vec<Picture>,
+}
+
+/// A page about one model.
+///
+/// What a caller adds, an introduction, observations, sections of its own, stands beside what the check found. All
+/// text is escaped; the page loads nothing and runs no script.
+pub struct ReportPage<'a> {
+    title: String,
+    model: &'a Posterior,
+    check: &'a Check,
+    introduction: Vec<String>,
+    observations: Vec<ObservationView>,
+    sections: Vec<Section>,
+    commands: Vec<String>,
+    sources: Vec<(String, String)>,
+}
+
+impl<'a> ReportPage<'a> {
+    /// A page called `title` on what `check` found about `model`.
+    pub fn new(title: impl Into<String>, model: &'a Posterior, check: &'a Check) -> Self {
+        Self {
+            title: title.into(),
+            model,
+            check,
+            introduction: Vec::new(),
+            observations: Vec::new(),
+            sections: Vec::new(),
+            commands: Vec::new(),
+            sources: Vec::new(),
+        }
+    }
+
+    /// Adds a paragraph below the title.
+    pub fn introduction(mut self, paragraph: impl Into<String>) -> Self {
+        self.introduction.push(paragraph.into());
+        self
+    }
+
+    /// Shows the posterior at an observation.
+    pub fn observation(mut self, view: ObservationView) -> Self {
+        self.observations.push(view);
+        self
+    }
+
+    /// Adds a section after the observations.
+    pub fn section(mut self, section: Section) -> Self {
+        self.sections.push(section);
+        self
+    }
+
+    /// Adds a command to those that make the page again.
+    pub fn command(mut self, line: impl Into<String>) -> Self {
+        self.commands.push(line.into());
+        self
+    }
+
+    /// Names a file that the page was made from.
+    pub fn source(mut self, what: impl Into<String>, name: impl Into<String>) -> Self {
+        self.sources.push((what.into(), name.into()));
+        self
+    }
+
+    /// The page as HTML text.
+    pub fn to_html(&self) -> Result<String> {
+        let mut sections = vec![self.learned()];
+        if !self.observations.is_empty() {
+            sections.push(self.posteriors()?);
+        }
+        sections.extend(self.sections.iter().cloned());
+        sections.push(self.calibration()?);
+        sections.extend(self.predictives());
+        sections.push(self.map());
+        sections.push(self.learning()?);
+        sections.push(self.settings());
+        let mut html = Html::default();
+        html.open(&self.title);
+        html.raw(&format!("<p class=\"lead\">{}</p>\n", escaped(&self.lead())));
+        html.raw("<nav aria-label=\"Sections\"><ul>");
+        for (i, section) in sections.iter().enumerate() {
+            html.raw(&format!("<li><a href=\"#s{}\">{}</a></li>", i + 1, escaped(&section.title)));
+        }
+        html.raw("</ul></nav>\n</header>\n<main>\n");
+        self.verdict(&mut html);
+        self.introduction.iter().for_each(|paragraph| html.element("p", paragraph));
+        sections.iter().for_each(|section| html.section(section));
+        html.raw("</main>\n");
+        html.close("Tests are corrected for their number; figures are the same for the same seed.");
+        Ok(html.text)
+    }
+
+    fn lead(&self) -> String {
+        let subject = &self.check.subject;
+        let method = subject.method.title();
+        let held_out = self.check.held_out.rows;
+        match subject.given.len() {
+            0 => format!(
+                "A {method} of {} learned from {} rows, checked with {held_out} others.",
+                count(subject.target.len(), "quantity", "quantities"),
+                subject.train_rows
+            ),
+            given => format!(
+                "A {method} of {} given {}, learned from {} pairs and checked with {held_out} others.",
+                count(subject.target.len(), "parameter", "parameters"),
+                count(given, "observed value", "observed values"),
+                subject.train_rows
+            ),
+        }
+    }
+
+    /// The verdict and its reasons, before everything else.
+    fn verdict(&self, html: &mut Html) {
+        let verdict = &self.check.verdict;
+        let tone = match verdict.trust {
+            Trust::Trustworthy => "good",
+            Trust::Care => "care",
+            Trust::Untrustworthy => "bad",
+        };
+        html.raw(&format!("<section class=\"verdict {tone}\" aria-labelledby=\"verdict\">\n"));
+        let words = verdict.trust.to_string();
+        let words = words[..1].to_uppercase() + &words[1..];
+        html.raw(&format!("<h2 id=\"verdict\">{}</h2>\n", escaped(&words)));
+        html.element("p", &verdict.headline);
+        html.raw("<ul class=\"reasons\">\n");
+        for finding in &verdict.findings {
+            let (tone, word) = match finding.severity {
+                Severity::Good => ("good", "Fine"),
+                Severity::Note => ("note", "Note"),
+                Severity::Care => ("care", "Care"),
+                Severity::Bad => ("bad", "Fault"),
+            };
+            let text = escaped(&capital(&finding.text));
+            html.raw(&format!("<li class=\"{tone}\"><b>{word}</b> <span>{text}</span></li>\n"));
+        }
+        html.raw("</ul>\n</section>\n");
+    }
+
+    fn learned(&self) -> Section {
+        let (subject, header) = (&self.check.subject, self.model.header());
+        let supports: Vec<String> = header
+            .target_transform
+            .names()
+            .zip(header.target_transform.supports())
+            .map(|(name, support)| match support {
+                Support::Real => name.to_owned(),
+                other => format!("{name} ({other})"),
+            })
+            .collect();
+        let network = format!("{}; {} parameters", self.model.map().describe(), subject.parameters);
+        let mut rows = vec![
+            row("Method", subject.method.title().to_owned() + if subject.joint { ", joint" } else { "" }),
+            row("Target", list(&supports)),
+        ];
+        if !subject.given.is_empty() {
+            rows.push(row("Given", list(&subject.given)));
+        }
+        rows.extend([
+            row("Rows", format!("{} trained on, {} to validate", subject.train_rows, subject.valid_rows)),
+            row(
+                "Held out",
+                format!("{} rows, {} drawn at", self.check.held_out.rows, self.check.held_out.pairs),
+            ),
+            row("Network", network),
+        ]);
+        rows.extend(self.model.dependence().into_iter().flatten().map(
+            |(target, columns)| match columns[..] {
+                [] => row("Depends on", format!("{target}: no other column")),
+                _ => row("Depends on", format!("{target}: {}", list(&columns))),
+            },
+        ));
+        rows.extend([
+            row(
+                "Training",
+                format!(
+                    "{} steps, best at {}; ended: {}; seed {}",
+                    header.training.steps,
+                    header.training.best_step,
+                    subject.stop.describe(),
+                    subject.seed
+                ),
+            ),
+            row("SHA-256 of the training table", subject.data_sha256.clone()),
+            row("SHA-256 of the held-out table", self.check.held_out.sha256.clone()),
+        ]);
+        rows.extend(self.sources.iter().map(|(what, name)| row(what, name.clone())));
+        let likelihood = &self.check.likelihood;
+        let figures = |name: &str, scored: &crate::check::Scored| {
+            let text = |estimate: Estimate| {
+                let median = estimate.carrier.map(|_| format!(" (median {:.4})", estimate.median));
+                format!("{:.4} ± {:.4}{}", estimate.mean, estimate.standard_error, median.unwrap_or_default())
+            };
+            vec![name.to_owned(), text(scored.standardised), text(scored.user)]
+        };
+        let (mut scores, target) =
+            (Vec::new(), if subject.joint { "target given the rest" } else { "held-out rows" });
+        scores.push(figures(target, &likelihood.target));
+        if let Some(given) = &likelihood.given {
+            scores.push(figures("given columns alone", given));
+        }
+        if let Some(joint) = &likelihood.joint {
+            scores.push(figures("all columns", joint));
+        }
+        let dash = || "–".to_owned();
+        scores.push(vec![
+            "validation rows in training".to_owned(),
+            format!("{:.4}", likelihood.validation),
+            dash(),
+        ]);
+        scores.push(vec![
+            likelihood.baseline_name().to_owned(),
+            format!("{:.4}", likelihood.baseline),
+            dash(),
+        ]);
+        Section {
+            title: "What was learned from what".to_owned(),
+            blocks: vec![
+                Block::Table(TextTable { caption: "The model".to_owned(), header: Vec::new(), rows }),
+                Block::Table(TextTable {
+                    caption: "Mean negative log-likelihood with its standard error; lower is better"
+                        .to_owned(),
+                    header: vec![
+                        "".to_owned(),
+                        "standardised".to_owned(),
+                        "in the columns' units".to_owned(),
+                    ],
+                    rows: scores,
+                }),
+            ],
+        }
+    }
+
+    fn posteriors(&self) -> Result<Section> {
+        let mut blocks = Vec::new();
+        for view in &self.observations {
+            blocks.push(Block::Heading(capital(&view.name)));
+            if !view.note.is_empty() {
+                blocks.push(Block::Text(view.note.clone()));
+            }
+            blocks.extend(self.place_of(view)?.map(Block::Text));
+            blocks.push(Block::Picture(self.pair_plot(view)?));
+            blocks.push(Block::Table(self.summaries(view)?));
+            if let Some(row) = &view.predictive {
+                blocks.push(Block::Picture(predictive_picture(self.model.given_names(), row, &view.name)?));
+            }
+            blocks.extend(view.pictures.iter().cloned().map(Block::Picture));
+        }
+        let title = match (self.model.given_names().is_empty(), self.observations.len()) {
+            (true, _) => "Draws from the map",
+            (false, 1) => "The posterior at the observation",
+            (false, _) => "Posteriors at chosen observations",
+        };
+        Ok(Section { title: title.to_owned(), blocks })
+    }
+
+    /// How far out the observation lies.
+    fn place_of(&self, view: &ObservationView) -> Result<Option<String>> {
+        if view.given.is_empty() || self.model.given_names().is_empty() {
+            return Ok(None);
+        }
+        let Some(distances) = self.model.distances(&view.given, 1)? else { return Ok(None) };
+        Ok(distances.first().map(|distance| {
+            let part = (100.0 * distance.percentile).clamp(0.01, 99.99);
+            if distance.is_extreme() {
+                format!(
+                    "This observation lies outside of what the model has learned from, farther out than {part:.2} % of the \
+                     training distribution ({} is {:.1} standard deviations from its mean): what follows is \
+                     extrapolation.",
+                    distance.column,
+                    distance.deviations.abs()
+                )
+            } else {
+                format!("The observation lies within the training data ({part:.1} % of it lie less far out).")
+            }
+        }))
+    }
+
+    fn pair_plot(&self, view: &ObservationView) -> Result<Picture> {
+        let names = self.model.target_names();
+        let (n, shown) = (names.len(), names.len().min(PAIR_COLUMNS));
+        let cut = |values: &[f64]| values[..shown].to_vec();
+        let draws = view.draws.chunks_exact(n).flat_map(|row| &row[..shown]).copied().collect();
+        let mut plot = PairPlot::new(&names[..shown]).layer("posterior draws", draws);
+        // Positive parameters are read on logarithmic axes.
+        let supports = self.model.header().target_transform.supports().take(shown).enumerate();
+        let log: Vec<usize> = supports
+            .filter(|(_, support)| matches!(support, Support::Log | Support::LogInterval { .. }))
+            .map(|(j, _)| j)
+            .collect();
+        let truth_fits = |truth: &Vec<f64>| truth.len() == n && log.iter().all(|&j| truth[j] > 0.0);
+        plot = plot.log(log.iter().copied());
+        if let Some(truth) = view.truth.as_ref().filter(|truth| truth_fits(truth)) {
+            plot = plot.truth(cut(truth));
+        }
+        if let Some(mode) = &view.mode {
+            plot = plot.mode(cut(mode));
+        }
+        let side = (180 + 120 * shown as u32).clamp(320, 900);
+        let unconditional = self.model.given_names().is_empty();
+        let of = match unconditional {
+            true => view.name.clone(),
+            false => format!("the posterior at {}", view.name),
+        };
+        let (truth, mode) = (view.truth.is_some(), view.mode.is_some());
+        let mut caption = match shown {
+            1 => format!("Density of draws from {of}"),
+            _ => {
+                format!("Draws from {of}: marginal densities on the diagonal, 50 % and 90 % regions below it")
+            }
+        };
+        if truth {
+            caption.push_str(if shown == 1 {
+                "; the full line is the truth"
+            } else {
+                "; the cross is the truth"
+            });
+        }
+        if mode {
+            let mark = if shown == 1 { "; the dashed line" } else { "; the diamond" };
+            caption.push_str(&format!("{mark} is the point of highest density, in the axes' coordinates"));
+        }
+        if shown < n {
+            caption.push_str(&format!("; the first {shown} of {n} columns"));
+        }
+        caption.push('.');
+        let size = PictureSize { width: side, height: if shown == 1 { 240 } else { side } };
+        Ok(Picture {
+            svg: plot.to_svg(size)?,
+            title: if unconditional { capital(&view.name) } else { format!("Posterior at {}", view.name) },
+            caption,
+        })
+    }
+
+    fn summaries(&self, view: &ObservationView) -> Result<TextTable> {
+        let names = self.model.target_names();
+        let n = names.len();
+        let mut header: Vec<String> = ["", "mean", "sd", "5 %", "median", "95 %"].map(str::to_owned).into();
+        header.extend(view.mode.as_ref().map(|_| "MAP".to_owned()));
+        header.extend(view.truth.as_ref().map(|_| "truth".to_owned()));
+        let rows = names.iter().enumerate().map(|(j, name)| {
+            let mut column: Vec<f64> = view.draws.iter().skip(j).step_by(n).copied().collect();
+            let own = ColumnSummary::of(&mut column)?;
+            let [low, _, median, _, high] = own.quantiles;
+            let mut cells = vec![name.clone()];
+            cells.extend([own.mean, own.sd, low, median, high].map(figure));
+            cells.extend(
+                view.mode.iter().chain(&view.truth).filter_map(|point| point.get(j)).map(|&v| figure(v)),
+            );
+            Ok(cells)
+        });
+        Ok(TextTable {
+            caption: match self.model.given_names().is_empty() {
+                true => format!("Summary of {} draws", view.draws.len() / n),
+                false => format!("Summary of {} draws at {}", view.draws.len() / n, view.name),
+            },
+            header,
+            rows: rows.collect::<Result<_>>()?,
+        })
+    }
+
+    fn calibration(&self) -> Result<Section> {
+        let subject = &self.check.subject;
+        let mut blocks = vec![Block::Text(
+            "If the posterior is right, the truth of a held-out pair is one more draw from it: its rank among the draws is \
+             uniform, and a region of probability p holds it in a part p of the pairs. The shaded bands are where curves of \
+             a right posterior stay, as a whole, with the stated probability."
+                .to_owned(),
+        )];
+        calibration_blocks(&self.check.calibration, &subject.target, &mut blocks)?;
+        if let Some(marginal) = &self.check.marginal_calibration {
+            blocks.push(Block::Text("The same for the map of the given columns alone:".to_owned()));
+            calibration_blocks(marginal, &subject.given, &mut blocks)?;
+        }
+        Ok(Section { title: "Calibration".to_owned(), blocks })
+    }
+
+    fn predictives(&self) -> Option<Section> {
+        let predictive = self.check.predictive.as_ref()?;
+        let rows = predictive.outputs.iter().map(|output| {
+            vec![
+                output.name.clone(),
+                format!("{:.1} %", 100.0 * output.extreme),
+                p_value(output.adjusted_p_value),
+            ]
+        });
+        Some(Section {
+            title: "Posterior predictive checks".to_owned(),
+            blocks: vec![
+                Block::Text(format!(
+                    "At {} held-out observations, {} parameters each were drawn from the posterior and simulated again. An \
+                     observation has helped to draw its own parameters, so it lies nearer to the middle of its predictive \
+                     than a fresh one would: few extremes say little, but more than 10 % of them speak against the \
+                     posterior.",
+                    predictive.observations, predictive.draws
+                )),
+                Block::Table(TextTable {
+                    caption: "Observations in the outermost 5 % of their predictive".to_owned(),
+                    header: ["output", "part", "p, corrected"].map(str::to_owned).into(),
+                    rows: rows.collect(),
+                }),
+            ],
+        })
+    }
+
+    fn map(&self) -> Section {
+        let own = &self.check.certificates;
+        let spectrum = &own.spectrum;
+        let mut rows = Vec::new();
+        let what = if spectrum.bound.is_some() {
+            "Eigenvalues of the Hessian"
+        } else {
+            "Singular values of the Jacobian"
+        };
+        rows.push(row(
+            what,
+            format!(
+                "{} to {} over {} pairs; condition at most {}",
+                figure(spectrum.smallest),
+                figure(spectrum.largest),
+                spectrum.rows,
+                figure(spectrum.condition)
+            ),
+        ));
+        if let Some(bound) = spectrum.bound {
+            let text = format!("{}: positive, so the map is one to one for every y", figure(bound));
+            rows.push(row("Lower bound for all x and y", text));
+        }
+        if let Some(error) = spectrum.log_det_error {
+            rows.push(row(
+                "Log-determinant against differences",
+                format!("off by at most {}", figure(error)),
+            ));
+        }
+        let inversions = &own.inversions;
+        rows.push(row(
+            "Inversion",
+            format!(
+                "{} draws, largest residual {}, {:.1} {} each{}",
+                inversions.draws,
+                figure(inversions.worst_residual),
+                inversions.mean_iterations,
+                if inversions.tolerance.is_some() { "iterations" } else { "steps" },
+                match (inversions.tolerance, inversions.unsolved) {
+                    (Some(tolerance), 0) => format!("; all below {}", figure(tolerance)),
+                    (_, 0) => String::new(),
+                    (_, unsolved) => format!("; {unsolved} not solved"),
+                }
+            ),
+        ));
+        rows.push(row(
+            "There and back, x → z → x",
+            format!(
+                "root mean square {}, worst {}",
+                figure(own.round_trip.rms),
+                figure(own.round_trip.worst)
+            ),
+        ));
+        if let Some(paths) = &own.paths {
+            rows.push(row(
+                "Paths of the flow",
+                format!(
+                    "cost {:.3} times that of straight lines, Hamilton–Jacobi–Bellman residual {}; doubling {} steps moves \
+                     draws by {} standard deviations",
+                    paths.cost_ratio,
+                    figure(paths.hjb),
+                    paths.steps,
+                    figure(paths.step_error)
+                ),
+            ));
+        }
+        for normalisation in &own.normalisation {
+            rows.push(row(
+                &format!("∫ π(x | y) dx at row {}", normalisation.row + 1),
+                format!("{:.5} (grid: ±{})", normalisation.integral, figure(normalisation.resolution)),
+            ));
+        }
+        if let Some(support) = &self.check.support {
+            rows.push(row(
+                "Outside of the training data",
+                format!(
+                    "{} of {} observations ({:.1} expected)",
+                    support.extreme,
+                    support.rows,
+                    support.expected * support.rows as f64
+                ),
+            ));
+        }
+        Section {
+            title: "Is the map what it claims to be?".to_owned(),
+            blocks: vec![Block::Table(TextTable {
+                caption: "Certificates, in the standardised coordinates of the map".to_owned(),
+                header: Vec::new(),
+                rows,
+            })],
+        }
+    }
+
+    fn learning(&self) -> Result<Section> {
+        let mut blocks = vec![Block::Text(capital(&self.check.learning.reason) + ".")];
+        let history = self.model.history();
+        // The first steps, from far away, would flatten all that follows.
+        let settled = &history[history.len() / 20..];
+        if settled.len() >= 2 {
+            let epochs: Vec<f64> = settled.iter().map(|p| p.epoch).collect();
+            let train: Vec<f64> = settled.iter().map(|p| p.train_nll).collect();
+            let valid: Vec<f64> = settled.iter().map(|p| p.valid_nll).collect();
+            let mut sorted: Vec<f64> =
+                train.iter().chain(&valid).copied().filter(|value| value.is_finite()).collect();
+            sorted.sort_by(f64::total_cmp);
+            if let (Some(&low), true) = (sorted.first(), sorted.len() > 1) {
+                let high = sorted[(0.97 * (sorted.len() - 1) as f64) as usize];
+                let margin = 0.05 * (high - low).max(1e-6);
+                let label = match self.check.subject.method.info().penalised {
+                    false => "training rows",
+                    true => "training loss, with penalties",
+                };
+                let plot = CurvePlot::new("epoch", "mean NLL, standardised")
+                    .limits_y(low - margin, high + margin)
+                    .curve(Curve::line(label, epochs.clone(), train).colour(PALETTE[1]))
+                    .curve(Curve::line("validation rows", epochs, valid).colour(PALETTE[0]))
+                    .horizontal("held-out rows", self.check.likelihood.target.standardised.mean);
+                blocks.push(Block::Picture(Picture {
+                    svg: plot.to_svg(PictureSize { width: 560, height: 300 })?,
+                    title: "Training".to_owned(),
+                    caption: format!(
+                        "Losses while training, {} validations; the model holds the weights of step {}.",
+                        history.len(),
+                        self.check.learning.best_step
+                    ),
+                }));
+            }
+        }
+        if !self.check.members.is_empty() {
+            let rows = self.check.members.iter().map(|member| {
+                vec![
+                    member.name.clone(),
+                    member.seed.to_string(),
+                    format!(
+                        "{:+.4} ± {:.4}",
+                        member.nll_difference.mean, member.nll_difference.standard_error
+                    ),
+                    format!("{:.3} ({:.3} by chance)", member.distance, member.chance_distance),
+                    format!("{:.3}", member.c2st),
+                ]
+            });
+            blocks.push(Block::Table(TextTable {
+                caption: "Other fits of the same problem: NLL minus that of this model, distance of draws in posterior \
+                          standard deviations, and how well a classifier tells them apart (0.5: not at all)"
+                    .to_owned(),
+                header: ["model", "seed", "held-out NLL", "distance", "C2ST"].map(str::to_owned).into(),
+                rows: rows.collect(),
+            }));
+        }
+        Ok(Section { title: "Learning".to_owned(), blocks })
+    }
+
+    fn settings(&self) -> Section {
+        let mut blocks = Vec::new();
+        if !self.commands.is_empty() {
+            blocks.push(Block::Text("Commands that make the model and this page again:".to_owned()));
+            blocks.push(Block::Code(self.commands.join("\n")));
+        }
+        let text = |value: Option<String>| value.unwrap_or_default().trim().to_owned();
+        blocks.push(Block::Text("Settings of the fit, as brenier fit --config reads them:".to_owned()));
+        blocks.push(Block::Code(text(toml::to_string(&self.model.header().settings).ok())));
+        blocks.push(Block::Text("Settings of the check:".to_owned()));
+        blocks.push(Block::Code(text(toml::to_string(&self.check.settings).ok())));
+        Section { title: "How to reproduce".to_owned(), blocks }
+    }
+}
+
+fn calibration_blocks(found: &Calibration, names: &[String], blocks: &mut Vec<Block>) -> Result<()> {
+    let rows = found.checks.iter().map(|check| {
+        let fine = check.adjusted_p_value > found.level;
+        vec![
+            quantity_name(check.quantity, names),
+            format!("{:.1} %", 100.0 * check.coverage(0.5)),
+            format!("{:.1} %", 100.0 * check.coverage(0.9)),
+            format!("{:.3}", check.deviation()),
+            p_value(check.adjusted_p_value),
+            if fine { "fine" } else { check.reading() }.to_owned(),
+        ]
+    });
+    blocks.push(Block::Table(TextTable {
+        caption: format!(
+            "{} pairs with {} draws each: how often regions of 50 % and 90 % hold the truth, the largest deviation of the \
+             ranks' distribution, and the test's p-value corrected for all checks",
+            found.pairs, found.draws
+        ),
+        header: ["check", "50 %", "90 %", "max |F(z) − z|", "p, corrected", "reading"].map(str::to_owned).into(),
+        rows: rows.collect(),
+    }));
+    blocks.push(Block::Picture(coverage(found)?));
+    let parameters: Vec<&RankCheck> =
+        found.checks.iter().filter(|check| matches!(check.quantity, Quantity::Parameter(_))).collect();
+    if parameters.len() > GALLERY {
+        let text =
+            format!("The first {GALLERY} of {} columns are shown; the table has all.", parameters.len());
+        blocks.push(Block::Text(text));
+    }
+    let shown = &parameters[..parameters.len().min(GALLERY)];
+    let level = 100.0 * (1.0 - found.level);
+    let mut curves = Vec::with_capacity(shown.len());
+    let mut histograms = Vec::with_capacity(shown.len());
+    for check in shown {
+        let name = quantity_name(check.quantity, names);
+        let verdict =
+            if check.adjusted_p_value > found.level { "no deviation found" } else { check.reading() };
+        curves.push(Picture {
+            svg: difference(found, check)?,
+            title: name.clone(),
+            caption: format!(
+                "F(z) − z of the ranks with its {level:.0} % band: {verdict}, {}.",
+                probability(check.adjusted_p_value)
+            ),
+        });
+        let histogram = check.ranks.histogram(BINS, found.level);
+        let outside = (0..histogram.counts.len())
+            .filter(|&i| !(histogram.low[i]..=histogram.high[i]).contains(&histogram.counts[i]))
+            .count();
+        histograms.push(Picture {
+            svg: rank_histogram(&histogram, SMALL)?,
+            title: format!("{name}, histogram"),
+            caption: match outside {
+                0 => format!("All {} bars end inside the {level:.0} % band.", histogram.counts.len()),
+                outside => format!(
+                    "{outside} of {} bars end outside of the {level:.0} % band.",
+                    histogram.counts.len()
+                ),
+            },
+        });
+    }
+    blocks.push(Block::Gallery(curves));
+    blocks.push(Block::Gallery(histograms));
+    Ok(())
+}
+
+/// Coverage of regions that no single parameter decides, beside the band.
+fn coverage(found: &Calibration) -> Result<Picture> {
+    let z = || found.points.clone();
+    let band = |side: fn(&(f64, f64)) -> f64| -> Vec<f64> {
+        found.points.iter().zip(&found.band).map(|(z, band)| z + side(band)).collect()
+    };
+    let level = 100.0 * (1.0 - found.level);
+    let mut plot =
+        CurvePlot::new("nominal coverage", "observed coverage").limits_x(0.0, 1.0).limits_y(0.0, 1.0).curve(
+            Curve::area(format!("{level:.0} % band"), z(), band(|b| b.0), band(|b| b.1))
+                .colour(super::canvas::FRAME),
+        );
+    let mut told = Vec::new();
+    for check in &found.checks {
+        let (label, colour) = match check.quantity {
+            Quantity::Parameter(_) => continue,
+            Quantity::Density => ("highest-density regions", PALETTE[0]),
+            Quantity::Tarp => ("TARP", PALETTE[1]),
+            Quantity::Predicted => ("TARP at predicted points", PALETTE[2]),
+        };
+        let observed: Vec<f64> = found.points.iter().zip(&check.difference).map(|(z, d)| z + d).collect();
+        plot = plot.curve(Curve::line(label, z(), observed).colour(colour));
+        told.push(format!("{label}: off by {:.1} points at most", 100.0 * check.deviation()));
+    }
+    Ok(Picture {
+        svg: plot.to_svg(PictureSize { width: 420, height: 360 })?,
+        title: "Expected coverage".to_owned(),
+        caption: format!(
+            "{}. A right posterior stays in the band around the diagonal.",
+            capital(&told.join("; "))
+        ),
+    })
+}
+
+/// F(z) − z of one check over its band.
+fn difference(found: &Calibration, check: &RankCheck) -> Result<String> {
+    let side = |of: fn(&(f64, f64)) -> f64| found.band.iter().map(of).collect::<Vec<f64>>();
+    CurvePlot::new("z", "F(z) − z")
+        .limits_x(0.0, 1.0)
+        .curve(
+            Curve::area("", found.points.clone(), side(|b| b.0), side(|b| b.1)).colour(super::canvas::FRAME),
+        )
+        .curve(Curve::line("", found.points.clone(), check.difference.clone()).colour(PALETTE[0]))
+        .to_svg(SMALL)
+}
+
+/// Where the observed values fall in their predictives, each in units of its own spread.
+pub fn predictive_picture(names: &[String], row: &PredictiveRow, at: &str) -> Result<Picture> {
+    let rows: Vec<Interval> = names
+        .iter()
+        .zip(&row.quantiles)
+        .zip(&row.observed)
+        .take(LISTED)
+        .map(|((name, quantiles), &observed)| {
+            // 5 to 95 % of a Gaussian are 3.29 standard deviations.
+            let spread = (quantiles[4] - quantiles[0]) / 3.29;
+            let scale = if spread > 0.0 { spread } else { observed.abs().max(1e-300) };
+            let part = |value: f64| ((value - quantiles[2]) / scale).clamp(-20.0, 20.0);
+            Interval { name: name.clone(), quantiles: quantiles.map(part), observed: part(observed) }
+        })
+        .collect();
+    let far: Vec<String> = names
+        .iter()
+        .zip(&row.p_values)
+        .filter(|(_, p)| **p <= 0.05)
+        .map(|(name, p)| format!("{name} ({})", probability(*p)))
+        .collect();
+    let caption = match far.is_empty() {
+        true => "Simulations from the posterior: 5 to 95 % thin, 25 to 75 % thick; crosses are the observed values, all \
+                 within the predictive."
+            .to_owned(),
+        false => format!(
+            "Simulations from the posterior: 5 to 95 % thin, 25 to 75 % thick; crosses are the observed values. At the \
+             edge: {}.",
+            list(&far)
+        ),
+    };
+    Ok(Picture {
+        svg: intervals(&rows, "distance from the median, predictive standard deviations", 560)?,
+        title: format!("Predictive at {at}"),
+        caption,
+    })
+}
+
+fn row(name: &str, value: String) -> Vec<String> {
+    vec![name.to_owned(), value]
+}
+
+fn count(number: usize, one: &str, many: &str) -> String {
+    if number == 1 { format!("one {one}") } else { format!("{number} {many}") }
+}
+
+/// Names with commas between them, cut when there are very many.
+fn list(names: &[String]) -> String {
+    if names.len() <= LISTED {
+        return names.join(", ");
+    }
+    format!("{}, … ({} in all)", names[..LISTED].join(", "), names.len())
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// A p-value in a column of them.
+fn p_value(p: f64) -> String {
+    if p < 0.001 { "< 0.001".to_owned() } else { format!("{p:.3}") }
+}
+
+fn probability(p: f64) -> String {
+    if p < 0.001 { "p < 0.001".to_owned() } else { format!("p = {p:.3}") }
+}
+
+/// Four significant digits, in powers of ten only where that is shorter.
+fn figure(value: f64) -> String {
+    let size = value.abs();
+    if size == 0.0 {
+        return "0".to_owned();
+    }
+    if !(1e-3..1e6).contains(&size) {
+        return format!("{value:.2e}");
+    }
+    let digits = (3 - size.log10().floor() as i32).max(0) as usize;
+    format!("{value:.digits$}")
+}

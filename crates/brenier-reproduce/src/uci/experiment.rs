@@ -1,0 +1,101 @@
+//! The experiment: a folder for every data set and method, and one table of all.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::{UciReproduction, UciScore, UciSettings, UciTable};
+use crate::Result;
+use crate::data::{UciSet, write_bytes};
+use crate::experiment::{Document, Experiment, Workbench};
+use crate::map::Method;
+
+/// The cells of the table to fill, for some data sets and methods.
+///
+/// A folder may be filled by several runs of the same protocol; its table shows all of them. Other than most experiments
+/// it does not end with an error when it is stopped, because the searches it consists of have results at any time.
+pub struct UciExperiment {
+    protocol: UciSettings,
+    /// Each with the name of its folder.
+    cells: Vec<(String, UciReproduction)>,
+}
+
+impl UciExperiment {
+    /// Reads the raw tables of all `sets` from `data` and prepares them as published.
+    pub fn new(sets: &[&UciSet], methods: &[Method], data: &Path, protocol: &UciSettings) -> Result<Self> {
+        let mut cells = Vec::new();
+        for set in sets {
+            for &method in methods {
+                let cell = UciReproduction::new(set, method, data, protocol)?;
+                cells.push((format!("{}-{}", set.name, method.name()), cell));
+            }
+        }
+        Ok(Self::of(cells, protocol))
+    }
+
+    pub(super) fn of(cells: Vec<(String, UciReproduction)>, protocol: &UciSettings) -> Self {
+        Self { protocol: protocol.clone(), cells }
+    }
+
+    /// The cell and its name, where there is only one.
+    pub fn only(&self) -> Option<(&str, &UciReproduction)> {
+        match self.cells.as_slice() {
+            [(name, cell)] => Some((name, cell)),
+            _ => None,
+        }
+    }
+}
+
+impl Experiment for UciExperiment {
+    fn name(&self) -> &'static str {
+        "uci"
+    }
+
+    /// Folds, which come after all else, may be others when the run is resumed.
+    fn plan(&self) -> Vec<(&'static str, Value)> {
+        let protocol = &self.protocol;
+        vec![
+            ("exact_protocol", json!(protocol.exact)),
+            ("trials", json!(protocol.trials)),
+            ("finalists", json!(protocol.finalists)),
+            ("repeats", json!(protocol.repeats)),
+            ("seed", json!(protocol.seed)),
+        ]
+    }
+
+    fn parts(&self) -> Vec<String> {
+        self.cells.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Folders of version 0.1 have no plan, but their results do.
+    fn accept(&self, folder: &Path) -> Result<()> {
+        UciTable::open(folder, &self.protocol).map(drop)
+    }
+
+    fn run(&self, bench: &mut Workbench<'_>) -> Result<Document> {
+        let mut table = UciTable::open(bench.folder(), &self.protocol)?;
+        let mut complete = true;
+        for (name, cell) in &self.cells {
+            // What a folder holds is scored even then.
+            if bench.is_stopped() && !bench.folder().join(name).exists() {
+                complete = false;
+                continue;
+            }
+            let mut part = bench.part(name, name)?;
+            let folder = part.path().to_owned();
+            let (result, outcome) = cell.run(&folder, part.run())?;
+            write_bytes(&folder.join("results.csv"), outcome.to_csv().as_bytes())?;
+            write_bytes(&folder.join("scores.csv"), UciScore::csv(&result.scores).as_bytes())?;
+            complete &= result.complete;
+            table.put(result);
+            bench.publish(&table.document())?;
+        }
+        let document = table.document();
+        Ok(match complete {
+            true => document,
+            false => {
+                document.warning("not everything was run: re-run the same command with `resume` to continue")
+            }
+        })
+    }
+}
