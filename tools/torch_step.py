@@ -7,8 +7,8 @@ needs: pip install torch numpy
 
 A step is loss, gradient, Adam and projection, in single precision, with the sizes of the Rust bench. What a PyTorch user
 would write: automatic differentiation for every gradient; for PCP-Map forward-over-reverse Hessians under vmap with a
-Cholesky factor for the log-determinant, for COT-Flow the closed Laplacian inside the Runge–Kutta steps. Formulas and
-names of tensors are those of docs/methods.md. "gflops" counts the matrix products that our step needs, as the Rust
+Cholesky factor for the log-determinant, for COT-Flow the closed Laplacian inside the Runge–Kutta steps, for the flows of
+NPE what nflows does. Formulas and names of tensors are those of docs/methods.md. "gflops" counts the matrix products that our step needs, as the Rust
 bench does, not those that PyTorch carries out: the same work over the time taken. Run both programs in turn on an idle machine.
 """
 import argparse
@@ -23,7 +23,7 @@ try:
 except ImportError:
     sys.exit("torch_step.py needs PyTorch: pip install torch numpy")
 from torch.func import grad, jacfwd, vmap
-from torch.nn.functional import elu, relu, softplus
+from torch.nn.functional import elu, linear, pad, relu, softplus
 
 FIXTURES = Path(__file__).resolve().parent.parent / "crates/brenier/tests/fixtures"
 LOG_TWO_PI = math.log(2.0 * math.pi)
@@ -188,6 +188,136 @@ class Cot:
         return 4 * self.time_steps * self.width**2 * (3 * self.target + 6) + opening + embedding
 
 
+class Maf:
+    """Masked affine autoregressive transforms, each followed by a permutation."""
+
+    def __init__(self, target, given, width, transforms=5, blocks=2):
+        self.target, self.given, self.width, self.transforms, self.blocks = target, given, width, transforms, blocks
+        self.tensors, self.permutations = {}, [torch.randperm(target) for _ in range(transforms)]
+        inputs = torch.arange(1, target + 1)
+        units = (torch.arange(width) % max(target - 1, 1) + min(1, target - 1)).sort().values
+        hidden, outputs = units[:, None] >= units, torch.cat([inputs, inputs])[:, None] > units
+        self.masks = [units[:, None] >= inputs] + [hidden] * blocks + [outputs]
+
+    def initialise(self):
+        sizes = [self.target] + [self.width] * (self.blocks + 1) + [2 * self.target]
+        for t in range(self.transforms):
+            for layer, (inputs, outputs) in enumerate(zip(sizes[:-1], sizes[1:])):
+                self.tensors |= {f"W{layer}.{t}": uniform(outputs, inputs), f"b{layer}.{t}": uniform(outputs)}
+            self.tensors |= {f"C0.{t}": uniform(self.width, self.given), f"c0.{t}": uniform(self.width)}
+
+    def loss(self, x, y):
+        p, n, total = self.tensors, self.target, 0.0
+        masks = [mask.to(x.dtype) for mask in self.masks]
+        for t in range(self.transforms):
+            hidden = linear(x, p[f"W0.{t}"] * masks[0], p[f"b0.{t}"])
+            hidden = torch.tanh(hidden + torch.tanh(linear(y, p[f"C0.{t}"], p[f"c0.{t}"])))
+            for layer in range(1, self.blocks + 1):
+                hidden = torch.tanh(linear(hidden, p[f"W{layer}.{t}"] * masks[layer], p[f"b{layer}.{t}"]))
+            last = self.blocks + 1
+            raw, shift = linear(hidden, p[f"W{last}.{t}"] * masks[last], p[f"b{last}.{t}"]).split(n, dim=1)
+            scale = softplus(raw) + 1e-3
+            x = (scale * x + shift)[:, self.permutations[t]]
+            total = total + scale.log().sum(1)
+        return (0.5 * x.square().sum(1) - total).mean() + 0.5 * n * LOG_TWO_PI
+
+    def project(self):
+        pass
+
+    def products(self):
+        """Multiplications of one row by unmasked weights in our step."""
+        return self.transforms * (3 * int(sum(mask.sum() for mask in self.masks)) + 2 * self.given * self.width)
+
+
+class Nsf:
+    """Couplings of rational-quadratic splines, each followed by a linear layer."""
+
+    def __init__(self, target, given, width, transforms=5, blocks=2, bins=10, bound=3.0):
+        self.target, self.given, self.width, self.transforms, self.blocks = target, given, width, transforms, blocks
+        self.bins, self.bound, self.tensors = bins, bound, {}
+
+    def initialise(self):
+        n, width = self.target, self.width
+        for t in range(self.transforms):
+            moved = len(range(t % 2, n, 2))
+            for layer in range(1, 2 * self.blocks + 1):
+                self.tensors |= {f"W{layer}.{t}": uniform(width, width), f"b{layer}.{t}": uniform(width)}
+            outputs, triangle = (3 * self.bins - 1) * moved, n * (n - 1) // 2
+            self.tensors |= {f"P.{t}": uniform(outputs, width), f"p.{t}": uniform(outputs)}
+            self.tensors |= {f"L.{t}": torch.zeros(triangle), f"U.{t}": torch.zeros(triangle)}
+            self.tensors |= {f"d.{t}": torch.full((n,), math.log(math.expm1(1 - 1e-3))), f"e.{t}": torch.zeros(n)}
+            self.tensors[f"W0.{t}"] = uniform(width, n - moved)
+            for slot in range(self.blocks + 1):
+                self.tensors |= {f"C{slot}.{t}": uniform(width, self.given), f"c{slot}.{t}": uniform(width)}
+
+    def spline(self, raw, x):
+        """Values and log slopes; raw has 3K − 1 numbers for every x."""
+        bins, bound, least = self.bins, self.bound, 1e-3
+
+        def knots(logits):
+            parts = least + (1 - least * bins) * torch.softmax(logits / math.sqrt(self.width), dim=-1)
+            ends = pad(torch.cumsum(parts, dim=-1), (1, 0)) * 2 * bound - bound
+            return ends, ends[..., 1:] - ends[..., :-1]
+
+        inside = x.abs() <= bound
+        point = x.clamp(-bound, bound)
+        (across, widths), (up, heights) = knots(raw[..., :bins]), knots(raw[..., bins : 2 * bins])
+        slopes = pad(softplus(raw[..., 2 * bins :]) + least, (1, 1), value=1.0)
+        place = (point[..., None] >= across[..., 1:-1]).sum(-1, keepdim=True)
+        pick = lambda values, at: values.gather(-1, at)[..., 0]
+        w, h, left, floor = (pick(values, place) for values in (widths, heights, across, up))
+        low, high = pick(slopes, place), pick(slopes, place + 1)
+        theta, secant = (point - left) / w, h / w
+        q = theta * (1 - theta)
+        denominator = secant + (low + high - 2 * secant) * q
+        value = floor + h * (secant * theta.square() + low * q) / denominator
+        steep = secant.square() * (high * theta.square() + 2 * secant * q + low * (1 - theta).square())
+        log = steep.log() - 2 * denominator.log()
+        return torch.where(inside, value, x), torch.where(inside, log, torch.zeros_like(log))
+
+    def triangles(self, t):
+        n, p = self.target, self.tensors
+        columns, rows = torch.triu_indices(n, n, 1)
+        lower = torch.eye(n, dtype=p[f"L.{t}"].dtype).index_put((rows, columns), p[f"L.{t}"])
+        # U by columns: (0, 1), (0, 2), (1, 2), …
+        rows, columns = torch.tensor([(i, j) for j in range(n) for i in range(j)]).T
+        diagonal = softplus(p[f"d.{t}"]) + 1e-3
+        upper = torch.diag(diagonal).index_put((rows, columns), p[f"U.{t}"])
+        return lower, upper, diagonal.log().sum()
+
+    def loss(self, x, y):
+        p, n, total = self.tensors, self.target, 0.0
+        for t in range(self.transforms):
+            moved, kept = x[:, t % 2 :: 2], x[:, 1 - t % 2 :: 2]
+            hidden = linear(kept, p[f"W0.{t}"]) + linear(y, p[f"C0.{t}"], p[f"c0.{t}"])
+            for block in range(1, self.blocks + 1):
+                first, second = 2 * block - 1, 2 * block
+                inner = linear(relu(hidden), p[f"W{first}.{t}"], p[f"b{first}.{t}"])
+                inner = linear(relu(inner), p[f"W{second}.{t}"], p[f"b{second}.{t}"])
+                hidden = hidden + inner * torch.sigmoid(linear(y, p[f"C{block}.{t}"], p[f"c{block}.{t}"]))
+            raw = linear(hidden, p[f"P.{t}"], p[f"p.{t}"]).view(len(x), moved.shape[1], -1)
+            moved, log = self.spline(raw, moved)
+            both = (moved, kept) if t % 2 == 0 else (kept, moved)
+            z = torch.empty_like(x)
+            z[:, 0::2], z[:, 1::2] = both
+            lower, upper, log_diagonal = self.triangles(t)
+            x = linear(linear(z, upper), lower, p[f"e.{t}"])
+            total = total + log.sum(1) + log_diagonal
+        return (0.5 * x.square().sum(1) - total).mean() + 0.5 * n * LOG_TWO_PI
+
+    def project(self):
+        pass
+
+    def products(self):
+        """Multiplications of one row in the matrix products of our step."""
+        n, h, total = self.target, self.width, 0
+        for t in range(self.transforms):
+            moved = len(range(t % 2, n, 2))
+            network = (n - moved) * h + 2 * self.blocks * h * h + (3 * self.bins - 1) * moved * h
+            total += 3 * (network + n * n) + 2 * self.given * h * (self.blocks + 1)
+        return total
+
+
 # The names and sizes of benches/training_step.rs: the map, and the rows of a batch.
 CONFIGS = {
     "pcp_concrete": (Pcp(1, 8, 128, 3), 32),
@@ -199,6 +329,10 @@ CONFIGS = {
     "cot_concrete": (Cot(1, 8, 256, 8), 64),
     "cot_lv": (Cot(4, 9, 128, 8), 256),
     "cot_swe": (Cot(14, 3500, 512, 8, (128, 128, 64)), 256),
+    "npe_maf_50": (Maf(4, 9, 50), 256),
+    "npe_maf_100": (Maf(4, 9, 100), 256),
+    "npe_nsf_50": (Nsf(4, 9, 50), 256),
+    "npe_nsf_100": (Nsf(4, 9, 100), 256),
 }
 
 
@@ -240,7 +374,7 @@ def product_peak():
 
 
 def check():
-    """Loss and gradients of both methods against the golden values."""
+    """Loss and gradients of all methods against the golden values."""
     torch.set_default_dtype(torch.float64)
     for path in sorted(FIXTURES.glob("*.json")):
         fixture = json.loads(path.read_text())
@@ -253,6 +387,14 @@ def check():
             alphas = (fixture["alpha_transport"], fixture["alpha_hjb"])
             model = Cot(n, m, fixture["width"], fixture["time_steps"], alphas=alphas)
             expected, gradients = fixture["objective"], fixture["grad_objective"]
+        elif fixture["kind"] == "npe" and n > 1 and "embedding" not in fixture:
+            sizes = (n, m, fixture["hidden_width"], fixture["transforms"], fixture["blocks"])
+            if fixture["flow"] == "maf":
+                model = Maf(*sizes)
+                model.permutations = [torch.tensor(order) for order in fixture["permutations"]]
+            else:
+                model = Nsf(*sizes, fixture["bins"], fixture["tail_bound"])
+            expected, gradients = fixture["mean_nll"], fixture["grad_mean_nll"]
         else:
             continue
         model.tensors = {name: torch.tensor(values).requires_grad_() for name, values in fixture["params"].items()}
