@@ -1,0 +1,205 @@
+//! Tables: arrays from Python and files, with columns of categories.
+
+use std::path::{Path, PathBuf};
+
+use brenier::data::{
+    self, Choice, Encoding, Levels, Missing, Output, Pick, Read, ReadOptions, Selection, Split, Table,
+};
+use brenier::{Error, FitSettings, Posterior, Result};
+use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+
+use crate::error::{Raise, exception};
+
+/// What messages call a table that came from memory.
+const IN_MEMORY: &str = "the table";
+
+/// Rows one after another as an array.
+pub(crate) fn matrix<'py>(py: Python<'py>, values: Vec<f64>, columns: usize) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    let rows = values.len().checked_div(columns).unwrap_or(0);
+    PyArray1::from_vec(py, values).reshape([rows, columns])
+}
+
+/// The values of an array, row by row.
+pub(crate) fn rows_of(array: &PyReadonlyArray2<'_, f64>) -> Vec<f64> {
+    match array.as_slice() {
+        // Arrays in the order of Fortran have a slice too, of columns.
+        Ok(values) if array.is_c_contiguous() => values.to_vec(),
+        _ => array.as_array().iter().copied().collect(),
+    }
+}
+
+/// Named columns of numbers, or of categories.
+#[pyclass(frozen, name = "Table", module = "brenier._core")]
+pub(crate) struct PyTable {
+    pub(crate) table: Table,
+    levels: Vec<Option<Levels>>,
+}
+
+#[pymethods]
+impl PyTable {
+    /// A table of `values`; `levels` gives, by column, the categories whose positions the column holds.
+    #[new]
+    #[pyo3(signature = (names, values, levels=Vec::new()))]
+    fn new(names: Vec<String>, values: PyReadonlyArray2<'_, f64>, levels: Vec<(usize, Vec<String>)>) -> PyResult<Self> {
+        let table = Table::new(names, rows_of(&values)).or_raise()?;
+        let mut all = vec![None; table.columns()];
+        for (column, names) in levels {
+            if column >= all.len() || table.iter().any(|row| !(0.0..names.len() as f64).contains(&row[column])) {
+                return Err(exception("ColumnError", "categories do not fit the table".to_owned()));
+            }
+            let mut found = Levels::default();
+            found.rows = (1..=names.len()).collect();
+            found.names = names;
+            all[column] = Some(found);
+        }
+        Ok(Self { table, levels: all })
+    }
+
+    /// Reads all columns of a file, which must be numbers.
+    #[staticmethod]
+    #[pyo3(signature = (path, drop_missing=false))]
+    fn read(py: Python<'_>, path: PathBuf, drop_missing: bool) -> PyResult<Self> {
+        let options = options(drop_missing);
+        let everything = |names: &[String]| Ok((0..names.len()).collect());
+        let read = py.detach(|| data::read(&path, &options, everything)).or_raise()?;
+        Ok(Self { table: read.table, levels: read.levels })
+    }
+
+    #[getter]
+    fn names(&self) -> Vec<String> {
+        self.table.names().to_vec()
+    }
+
+    /// All values.
+    fn to_numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        matrix(py, self.table.values().to_vec(), self.table.columns())
+    }
+
+    /// SHA-256 of names, shape and values.
+    fn hash(&self) -> String {
+        self.table.hash()
+    }
+
+    /// Writes the table in the format of the name's ending.
+    fn write(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        py.detach(|| data::write(&Output::Path(path), &self.table)).or_raise()
+    }
+}
+
+fn options(drop_missing: bool) -> ReadOptions {
+    ReadOptions { missing: Missing::dropped_if(drop_missing), ..ReadOptions::default() }
+}
+
+/// Where the rows of a call come from.
+#[derive(FromPyObject)]
+pub(crate) enum Source {
+    /// From memory.
+    Table(Py<PyTable>),
+    /// From a file.
+    File(PathBuf),
+}
+
+impl Source {
+    /// Reads the columns that `choose` picks.
+    fn read(&self, drop_missing: bool, choose: impl FnOnce(&[String]) -> Result<Choice>) -> Result<(PathBuf, Read)> {
+        match self {
+            Self::File(path) => {
+                let read = data::read_categories(path, &options(drop_missing), choose).map_err(|error| match error {
+                    Error::Columns(problem) => Error::table(path, problem),
+                    other => other,
+                })?;
+                Ok((path.clone(), read))
+            }
+            Self::Table(own) => {
+                let own = own.get();
+                let choice = choose(own.table.names())?;
+                let table = own.table.select_columns(&choice.columns);
+                let levels: Vec<Option<Levels>> =
+                    choice.columns.iter().map(|&column| own.levels[column].clone()).collect();
+                let text = choice.columns.iter().find(|&&column| {
+                    own.levels[column].is_some() && !choice.categorical.contains(&column)
+                });
+                if let Some(&column) = text {
+                    return Err(Error::Columns(format!(
+                        "column \"{}\" holds text: name it in `categorical` if it holds categories, or leave it out",
+                        own.table.names()[column]
+                    )));
+                }
+                Ok((PathBuf::from(IN_MEMORY), Read { table, dropped_rows: 0, warnings: Vec::new(), levels }))
+            }
+        }
+    }
+
+    /// The columns that a fit needs, target first, with numbers in the place of categories, and the settings with columns by
+    /// name: what the command does with a file.
+    pub(crate) fn for_fit(&self, drop_missing: bool, settings: &mut FitSettings) -> Result<(Table, Encoding)> {
+        let mut selected = None;
+        let (path, read) = self.read(drop_missing, |names| {
+            let (target, given) = settings.columns(names)?;
+            let categorical = match &settings.categorical {
+                Some(columns) => columns.resolve(names)?,
+                None => Vec::new(),
+            };
+            if let Some(&column) = categorical.iter().find(|column| !given.contains(column)) {
+                let problem = format!("{} is not among the given columns: only these may hold categories", names[column]);
+                return Err(Error::setting("categorical", problem));
+            }
+            let name = |columns: &[usize]| columns.iter().map(|&c| names[c].clone()).collect::<Vec<_>>();
+            selected = Some((settings.named(names)?, target.len(), name(&categorical)));
+            Ok(Choice { columns: [target, given].concat(), categorical })
+        })?;
+        let encoding = Encoding::learn(&read)?;
+        let table = encoding.encode(&path, read)?;
+        let (named, target, categorical) = selected.unwrap_or_default();
+        *settings = named;
+        let pick = |names: &[String]| Selection::Columns(names.iter().cloned().map(Pick::Name).collect());
+        let given = &table.names()[target..];
+        settings.given = (!given.is_empty()).then(|| pick(given));
+        settings.categorical = (!categorical.is_empty()).then(|| pick(&categorical));
+        Ok((table, encoding))
+    }
+
+    /// The columns `names` of a model, in this order and encoded as the model was.
+    pub(crate) fn for_model(&self, drop_missing: bool, model: &Posterior, names: &[String]) -> Result<Table> {
+        let encoding = model.encoding();
+        let raw = encoding.raw_names(names);
+        let (path, read) = self.read(drop_missing, |have| {
+            let place = |name: &str| have.iter().position(|own| own == name);
+            let mut choice = Choice::default();
+            for name in &raw {
+                let category = encoding.column(name);
+                let encoded = || category.and_then(|column| column.names().map(|own| place(&own)).collect::<Option<Vec<usize>>>());
+                if let Some(found) = place(name) {
+                    choice.columns.push(found);
+                    choice.categorical.extend(category.map(|_| found));
+                } else if let Some(places) = encoded() {
+                    choice.columns.extend(places);
+                } else {
+                    return Err(Error::Columns(format!(
+                        "there is no column \"{name}\", which the model needs; there are {}",
+                        have.join(", ")
+                    )));
+                }
+            }
+            Ok(choice)
+        })?;
+        encoding.encode(&path, read)
+    }
+}
+
+/// The rows (from 0) of a random split: the first part, and the rest; each ascending.
+#[pyfunction]
+pub(crate) fn split_rows(rows: usize, fraction: f64, seed: u64) -> PyResult<(Vec<u32>, Vec<u32>)> {
+    if !(fraction > 0.0 && fraction < 1.0) {
+        return Err(exception("SettingError", format!("setting fraction: must be above 0 and below 1, not {fraction}")));
+    }
+    let split = Split::random(rows, 0.0, 1.0 - fraction, seed).or_raise()?;
+    Ok((split.train, split.test))
+}
+
+/// Writes a text or picture file, whole or not at all.
+#[pyfunction]
+pub(crate) fn write_bytes(path: PathBuf, bytes: &[u8]) -> PyResult<()> {
+    data::write_bytes(Path::new(&path), bytes).or_raise()
+}

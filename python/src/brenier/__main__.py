@@ -1,0 +1,5 @@
+"""``python -m brenier``: the command."""
+
+from ._command import main
+
+main()

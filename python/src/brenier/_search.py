@@ -1,0 +1,144 @@
+"""Searches: settings by pilot trainings, and particles by approximate Bayesian computation."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from typing import Any, Callable, Mapping, Sequence
+
+import numpy as np
+
+from . import _core
+from ._data import Columns, to_floats
+from ._draws import Draws
+from ._errors import BrenierError, ShapeError
+from ._posterior import Posterior, fit_inputs
+from ._prior import Prior
+from ._progress import ProgressOption
+from ._run import read_abc, read_tune, wait, warn
+from ._simulate import Where, core_simulator
+from ._worker import Spec, run_rows, takes_seed
+
+
+class Tuned:
+    """What a search found: the best model and every figure."""
+
+    def __init__(self, best: Posterior, figures: dict[str, Any]) -> None:
+        #: The model with the best validation loss.
+        self.best = best
+        #: Settings of the trials, ``pilots``, ``finals`` (best first), and whether the search is ``complete``.
+        self.figures = figures
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of the best model."""
+        return self.best.settings
+
+    def __repr__(self) -> str:
+        return f"<brenier.Tuned, {len(self.figures['trials'])} trials, best validation NLL {self.best.training['best_valid_nll']:.4f}>"
+
+    def _repr_html_(self) -> str:
+        return self.best._repr_html_()
+
+
+def tune(
+    data: Any,
+    x: Any = None,
+    *,
+    target: Columns | None = None,
+    given: Columns | None = None,
+    method: str | Mapping[str, Any] | None = None,
+    support: Any = None,
+    categorical: Columns | None = None,
+    space: str = "default",
+    trials: int | None = None,
+    pilot_epochs: int | None = None,
+    finalists: int | None = None,
+    repeats: int | None = None,
+    exact: bool = False,
+    folder: str | os.PathLike[str] | None = None,
+    config: str | os.PathLike[str] | None = None,
+    drop_missing: bool = False,
+    progress: ProgressOption = True,
+    **settings: Any,
+) -> Tuned:
+    """Searches for settings by short trainings, and trains the best to the end.
+
+    Data and settings are those of :func:`fit`; ``minutes`` bounds the whole search. ``space`` is ``"default"``, ``"uci"``, ``"paper"`` or a
+    search space as TOML. A ``folder`` keeps finished trials, so that the same call continues after an interruption.
+    """
+    settings["method"] = dict(method) if isinstance(method, Mapping) else method
+    rows, document, text = fit_inputs(data, x, target, given, support, categorical, config, drop_missing, settings)
+    own = {"trials": trials, "pilot_epochs": pilot_epochs, "finalists": finalists, "repeats": repeats, "exact": exact}
+    kept = os.fspath(folder) if folder is not None else tempfile.mkdtemp(prefix="brenier-tune-")
+    try:
+        job = _core.start_tune(rows, document, text, space, json.dumps(own), kept, drop_missing)
+        (best, rest), stopped = wait(job, progress, read_tune, "stopped by Ctrl-C: this is the best of the trials so far")
+    finally:
+        if folder is None:
+            shutil.rmtree(kept, ignore_errors=True)
+    figures = json.loads(rest)
+    if best is None:
+        failures = [one["failure"] for one in figures["finals"] if one.get("failure")]
+        if stopped:
+            raise KeyboardInterrupt("the search was stopped before any full training")
+        raise BrenierError(f"no training produced a model: {failures[0] if failures else 'the time was used up'}")
+    return Tuned(Posterior(best), figures)
+
+
+def abc(
+    simulator: Callable[..., Any] | str,
+    prior: Prior | None,
+    observed: Any,
+    *,
+    outputs: Sequence[str] | None = None,
+    executor: Where = None,
+    vectorized: bool = False,
+    as_array: bool = False,
+    timeout: float | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: ProgressOption = True,
+    **settings: Any,
+) -> Draws:
+    """Weighted particles at an observation by approximate Bayesian computation, without any map.
+
+    The simulator is that of :func:`simulate`. ``observed`` is a dictionary of outputs, or an array in their order. Keyword
+    arguments are the settings of ABC: ``method`` (``"smc"`` or ``"rejection"``), ``particles``, ``tolerance``, ``max_simulations``,
+    ``minutes``, ``seed``, …; one of the last four but ``seed`` says when to end.
+    """
+    names = list(outputs) if outputs is not None else (list(observed) if isinstance(observed, Mapping) else None)
+    if names is None and not isinstance(simulator, str):
+        assert prior is not None
+        spec = Spec(simulator, prior.names, None, vectorized, as_array, takes_seed(simulator), timeout, None)
+        probe = run_rows(spec, 0, *prior._core.rows(0, 0, 1))
+        if probe.failures:
+            raise BrenierError(f"the simulator has no output at a prior draw ({probe.failures[0].reason}): name the `outputs`")
+        names = probe.names or [f"y_{j + 1}" for j in range(probe.outputs.shape[1])]
+    core, evaluator = core_simulator(simulator, prior, prior.names if prior else [], names or [], executor, vectorized, as_array, timeout)
+    try:
+        if isinstance(observed, Mapping):
+            missing = [name for name in core.outputs if name not in observed]
+            if missing:
+                raise ShapeError(f'observed: no value for the output "{missing[0]}"')
+            row = np.array([float(observed[name]) for name in core.outputs])
+        else:
+            row = np.ravel(to_floats(observed, "observed"))
+        state = None if checkpoint is None else os.fspath(checkpoint)
+        job = _core.start_abc(core, np.ascontiguousarray(row), json.dumps(settings), state)
+        (table, rest), _ = wait(job, progress, read_abc, "stopped by Ctrl-C: these are the particles of the last finished round")
+    finally:
+        if evaluator is not None:
+            evaluator.close()
+    figures = json.loads(rest)
+    for text in figures.pop("warnings"):
+        warn(text, 2)
+    if table is None:
+        raise KeyboardInterrupt("the search was stopped before there were any particles")
+    columns, values = table
+    dim = len(columns) - 2
+    return Draws(
+        values[:, :dim], columns[:dim], weights=values[:, dim], observed=row[None], given_names=core.outputs,
+        attributes={"library": "brenier", "version": _core.__version__, "method": "abc", "distances": values[:, dim + 1], **figures},
+    )

@@ -1,0 +1,159 @@
+"""Simulators: the same table whatever runs it, failures, time-outs, journals."""
+
+import os
+import signal
+import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import brenier as br
+from conftest import PRIOR, simulator
+
+
+def picky(theta, seed):
+    """Abandons some rows, fails in others."""
+    if theta["shift"] > 2:
+        return None
+    if theta["shift"] < -3:
+        raise ValueError("too low")
+    return [theta["shift"], float("nan") if theta["rate"] > 9 else seed % 1000]
+
+
+def many(theta, seeds):
+    return np.column_stack([theta["rate"] * 2, (seeds % 1000).astype(float)])
+
+
+def test_the_same_table_whatever_runs_it():
+    alone = br.simulate(simulator, PRIOR, n=300, seed=5, progress=False)
+    assert alone.names == ["rate", "shift", "a", "b"] and len(alone) == 300
+    with ProcessPoolExecutor(2) as processes, ThreadPoolExecutor(3) as threads:
+        for executor in ("processes", 2, processes, threads):
+            assert br.simulate(simulator, PRIOR, n=300, seed=5, executor=executor, progress=False).hash() == alone.hash()
+    # A longer table begins with the same rows, and parameters are prior draws.
+    assert np.array_equal(br.simulate(simulator, PRIOR, n=400, seed=5, progress=False).values[:300], alone.values)
+    assert np.array_equal(PRIOR.sample(300, seed=5), alone.parameters.values)
+
+
+@pytest.mark.parametrize("engine", ["loky", "distributed"])
+def test_other_engines(engine):
+    module = pytest.importorskip(engine)
+    alone = br.simulate(simulator, PRIOR, n=200, seed=5, progress=False)
+    if engine == "loky":
+        executor = module.get_reusable_executor(max_workers=2)
+        assert br.simulate(simulator, PRIOR, n=200, seed=5, executor=executor, progress=False) == alone
+        return
+    with module.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, module.Client(cluster) as client:
+        assert br.simulate(simulator, PRIOR, n=200, seed=5, executor=client.get_executor(), progress=False) == alone
+
+
+def test_abandoned_and_failed_rows():
+    with pytest.warns(br.BrenierWarning, match="rows failed"):
+        found = br.simulate(picky, PRIOR, n=400, seed=2, outputs=["s", "k"], progress=False)
+    assert found.abandoned > 20 and found["shift"].max() <= 2
+    assert {one.reason for one in found.failures} == {"ValueError: too low", "output k is nan"}
+    assert len(found) + len(found.failures) == 400
+    with pytest.warns(br.BrenierWarning):
+        same = br.simulate(picky, PRIOR, n=400, seed=2, outputs=["s", "k"], executor=2, progress=False)
+    assert same == found and same.failures == found.failures and same.abandoned == found.abandoned
+
+
+def test_vectorized_simulators_and_given_parameters():
+    alone = br.simulate(many, PRIOR, n=2500, seed=3, vectorized=True, outputs=["double", "k"], progress=False)
+    assert np.allclose(alone["double"], 2 * alone["rate"])
+    assert br.simulate(many, PRIOR, n=2500, seed=3, vectorized=True, outputs=["double", "k"], executor=2, progress=False) == alone
+    fixed = br.simulate(lambda theta: theta["p"] ** 2, parameters={"p": [1.0, 2.0, 3.0]}, progress=False)
+    assert fixed.values.tolist() == [[1.0, 1.0], [2.0, 4.0], [3.0, 9.0]]
+    arrays = br.simulate(lambda theta: theta * 2, PRIOR, n=3, as_array=True, outputs=["u", "v"], progress=False)
+    assert np.allclose(arrays.values[:, 2:], 2 * arrays.values[:, :2])
+
+
+def test_time_outs():
+    def slow(theta, seed):
+        if theta["shift"] > 1:
+            time.sleep(5)
+        return 1.0
+
+    started = time.monotonic()
+    with pytest.warns(br.BrenierWarning):
+        found = br.simulate(slow, PRIOR, n=10, seed=1, timeout=0.05, progress=False)
+    assert time.monotonic() - started < 4 and found.failures
+    assert all("longer than 0.05 s" in one.reason for one in found.failures)
+
+
+def test_an_interrupted_table_continues(tmp_path):
+    out = tmp_path / "sims.csv"
+    calls = []
+
+    def counting(theta, seed):
+        calls.append(seed)
+        if len(calls) == 60:
+            raise KeyboardInterrupt
+        return {"a": theta["shift"]}
+
+    with pytest.warns(br.BrenierWarning, match="continues"):
+        part = br.simulate(counting, PRIOR, n=100, seed=1, out=out, progress=False)
+    assert 0 < len(part) < 100 and not out.exists()
+    before = len(part)
+    whole = br.simulate(counting, PRIOR, n=100, seed=1, out=out, progress=False)
+    assert len(whole) == 100 and len(calls) == 60 + 100 - before
+    assert br.Table.read(out).names == whole.names and not os.path.exists(f"{out}.journal")
+    assert np.array_equal(whole.values[:before], part.values)
+    # A torn journal loses its last record alone; one of another run is refused.
+    with pytest.warns(br.BrenierWarning):
+        calls.clear()
+        br.simulate(counting, PRIOR, n=100, seed=1, out=out, progress=False)
+    journal = f"{out}.journal"
+    with open(journal, "ab") as file:
+        file.write(b"torn")
+    assert br.simulate(counting, PRIOR, n=100, seed=1, out=out, progress=False) == whole
+    with pytest.warns(br.BrenierWarning):
+        calls.clear()
+        br.simulate(counting, PRIOR, n=100, seed=1, out=out, progress=False)
+    with pytest.raises(br.BrenierError, match="another simulation"):
+        br.simulate(counting, PRIOR, n=100, seed=2, out=out, progress=False)
+
+
+def test_a_killed_worker_loses_no_row(tmp_path):
+    marker = tmp_path / "killed"
+
+    def deadly(theta, seed):
+        if seed % 7 == 0 and not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {"k": float(seed % 1000)}
+
+    found = br.simulate(deadly, PRIOR, n=200, seed=4, executor=2, progress=False)
+    assert marker.exists() and len(found) == 200 and not found.failures
+    assert np.array_equal(found.parameters.values, PRIOR.sample(200, seed=4))
+
+
+def test_hopeless_simulators_end_early():
+    def broken(theta, seed):
+        raise RuntimeError("no licence")
+
+    with pytest.raises(br.DomainError, match="no licence"):
+        br.simulate(broken, PRIOR, n=100_000, progress=False)
+
+
+def test_built_in_models():
+    table = br.simulate("two-moons", n=50, seed=1, progress=False)
+    assert len(table) == 50 and table.names[:2] == ["theta_1", "theta_2"]
+
+
+def test_priors():
+    prior = br.Prior(
+        br.multivariate_normal(["a", "b"], [0, 0], [[1, 0.5], [0.5, 1]]), p=br.beta(2, 3), k=br.truncated_normal(0, 1, low=-1)
+    )
+    assert prior.names == ["a", "b", "p", "k"] and prior.supports["p"] == "interval(0,1)"
+    rows = prior.sample(2000)
+    assert rows.shape == (2000, 4) and abs(np.corrcoef(rows[:, 0], rows[:, 1])[0, 1] - 0.5) < 0.1
+    normal = br.Prior(x=br.normal(1, 2))
+    assert np.isclose(normal.log_prob([1.0]), -np.log(2 * np.sqrt(2 * np.pi)))
+    flat = br.Prior(r=br.log_uniform(1, np.e))
+    assert np.allclose(flat.log_prob([[1.5], [2.0], [5.0]]), [-np.log(1.5), -np.log(2.0), -np.inf])
+    with pytest.raises(br.SettingError, match="must be a distribution"):
+        br.Prior(x=3)
+    with pytest.raises(br.SettingError, match="low"):
+        br.Prior(x=br.uniform(2, 1))
