@@ -103,7 +103,7 @@ pub(crate) struct SbibmArguments {
     /// Draws compared at each observation
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10_000)]
     draws: usize,
-    /// The first of the seeds, and that of test rows, observations and reference draws
+    /// Seed of test rows, observations and reference draws, and the first seed of tables and fits
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Folder to write

@@ -185,7 +185,8 @@ impl LvExperiment {
         }
         let times = draw_times(&model, &self.observed[0].summaries, DRAWS, REPEATS, seed)?;
         let settings = model.header().settings.clone();
-        Ok(LvFit { method, rows, settings, training, nll: nll(&model, test)?, posteriors, times })
+        let (nll, baseline) = nll(&model, test)?;
+        Ok(LvFit { method, rows, settings, training, nll, baseline, posteriors, times })
     }
 
     fn document(&self, fits: &[LvFit], searches: Option<&[Found]>) -> Document {
@@ -193,8 +194,8 @@ impl LvExperiment {
     }
 }
 
-/// Mean NLL of the rows of a table of pairs, standardised, and its standard error.
-fn nll(model: &Posterior, table: &Table) -> Result<(f64, f64)> {
+/// Mean NLL of the rows of a table of pairs, standardised, with its standard error; and the mean under the baseline.
+fn nll(model: &Posterior, table: &Table) -> Result<((f64, f64), Option<f64>)> {
     let n = PARAMETERS.len();
     let side = |of: fn(&[f64], usize) -> &[f64]| -> Vec<f64> {
         table.iter().flat_map(|row| of(row, n)).copied().collect()
@@ -202,7 +203,8 @@ fn nll(model: &Posterior, table: &Table) -> Result<(f64, f64)> {
     let (target, given) = (side(|row, n| &row[..n]), side(|row, n| &row[n..]));
     let densities = model.log_density(&target, &given)?.standardised;
     let estimate = Estimate::of(&densities.iter().map(|value| -value).collect::<Vec<_>>());
-    Ok((estimate.mean, estimate.standard_error))
+    let baseline = model.baseline_nll(&target, &given)?.map(|losses| Estimate::of(&losses).mean);
+    Ok(((estimate.mean, estimate.standard_error), baseline))
 }
 
 /// The flows' error against the number of steps, where there is a flow.

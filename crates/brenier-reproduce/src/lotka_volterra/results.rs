@@ -19,6 +19,8 @@ pub(super) struct LvFit {
     pub(super) training: Step<Training>,
     /// Mean NLL of the held-out rows, standardised, and its standard error.
     pub(super) nll: (f64, f64),
+    /// The same mean under the conditional Gaussian of the model file.
+    pub(super) baseline: Option<f64>,
     pub(super) posteriors: Vec<LvPosterior>,
     pub(super) times: Vec<DrawTime>,
 }
@@ -76,13 +78,15 @@ pub(super) fn document(fits: &[LvFit], searches: Option<&[Found]>, observed: &[L
 }
 
 fn trainings(fits: &[LvFit]) -> ResultTable {
-    let header = ["map", "rows", "held-out NLL (standardised log θ)", "training", "steps"];
-    let mut table = ResultTable::new(header).aligned("lrrrr");
+    let header =
+        ["map", "rows", "held-out NLL (standardised log θ)", "conditional Gaussian", "training", "steps"];
+    let mut table = ResultTable::new(header).aligned("lrrrrr");
     for fit in fits {
         table.push([
             fit.method.title().to_owned(),
             fit.rows.to_string(),
             format!("{:.3} ± {:.3}", fit.nll.0, fit.nll.1),
+            fit.baseline.map_or("–".to_owned(), |nll| format!("{nll:.3}")),
             format!("{} on {} threads", fit.training.clock(), fit.training.threads),
             fit.training.result.steps.to_string(),
         ]);
