@@ -108,14 +108,23 @@ impl Whitening {
                 "the covariance of the target columns cannot be decomposed: do without `whiten`".to_owned(),
             ));
         };
-        let floor = FLOOR * values[0].sqrt();
-        let deviations = values.iter().map(|value| value.max(0.0).sqrt().max(floor)).collect();
         let mut directions = Vec::with_capacity(dim * dim);
         for k in 0..dim {
             let vector = vectors.col_as_slice(k);
             let sign = sign_of(vector);
             directions.extend(vector.iter().map(|v| sign * v));
         }
+        // An eigenvalue is off by rounding of the largest one; the variance of the rows along its direction is not.
+        let mut variances = vec![0.0; dim];
+        for index in 0..count {
+            read(index, &mut row)?;
+            row.iter_mut().zip(&mean).for_each(|(t, mean)| *t -= mean);
+            for (variance, direction) in variances.iter_mut().zip(directions.chunks_exact(dim)) {
+                *variance += dot(direction, &row).powi(2) / count as f64;
+            }
+        }
+        let floor = FLOOR * values[0].sqrt();
+        let deviations = variances.iter().map(|variance| variance.sqrt().max(floor)).collect();
         Ok(Self { mean, deviations, directions })
     }
 

@@ -15,12 +15,12 @@
 //! [`problems`] holds further small problems with exact conditional densities.
 //!
 //! ```
-//! use brenier::simulate::tasks::task;
+//! use brenier_simulate::simulate::tasks::task;
 //!
 //! let moons = task("two-moons").expect("one of the nine");
 //! let draws = moons.posterior_draws(&[0.0, 0.0], 100, 1)?;
 //! assert!(draws.chunks(2).all(|theta| moons.log_likelihood(theta, &[0.0, 0.0]).is_finite()));
-//! # Ok::<(), brenier::Error>(())
+//! # Ok::<(), brenier_data::Error>(())
 //! ```
 
 mod gaussian;

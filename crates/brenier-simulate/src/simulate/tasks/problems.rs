@@ -12,12 +12,12 @@
 //! The random matrices are drawn once, from a seed of ours, and are part of the definition.
 //!
 //! ```
-//! use brenier::simulate::tasks::problems::Problem;
+//! use brenier_simulate::simulate::tasks::problems::Problem;
 //!
 //! let banana = Problem::named("bent-banana").expect("one of the six");
 //! let table = banana.table(1000, 1)?;
 //! assert!((banana.exact_nll(&table)? + 0.35).abs() < 0.2);
-//! # Ok::<(), brenier::Error>(())
+//! # Ok::<(), brenier_data::Error>(())
 //! ```
 
 use std::f64::consts::{LN_2, TAU};
