@@ -27,7 +27,6 @@ pub struct FitSettings {
     /// Scaling of the columns.
     pub scaling: Scaling,
     /// Noise of given columns whose values in the table are free of it; every step of a training adds noise anew.
-    #[serde(skip_serializing_if = "NoiseSettings::is_empty")]
     pub noise: NoiseSettings,
     /// Principal components of the given columns: a count, or a fraction of the variance to keep.
     pub pca: Option<PcaSettings>,
