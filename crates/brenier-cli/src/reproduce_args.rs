@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use brenier::map::Method;
-use brenier::reproduce::UciSettings;
 use brenier::reproduce::lotka_volterra::LvSettings;
 use brenier::reproduce::sbibm::{PUBLISHED_SIMULATIONS, SbibmSettings};
+use brenier::reproduce::{UciSettings, Variant};
 use brenier::simulate::tasks::TASKS;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
@@ -36,7 +36,8 @@ and the number of seeds may be others then.";
 pub(crate) const UCI_HELP: &str = "\
 For every data set and method: pilots on settings drawn at random, the best trained to the end with several seeds, and \
 each of these models scored once on the test rows of the published split. NLL and MMD stand beside the published \
-figures, in the published (standardised) units. Validation rows alone decide.
+figures, in the published (standardised) units. Validation rows alone decide. Any method may be named, with settings that \
+the search leaves alone; of atm, which has nothing to search, ten folds are run, as published.
 
                   by default                 --exact-protocol
   pilots          16, the worse halved away  100 (COT-Flow: 50), run to the end
@@ -48,6 +49,8 @@ Examples:
   brenier reproduce uci --dataset yacht,energy --data-dir tables --out uci \\
       --resume
   brenier reproduce uci --exact-protocol --folds 10 --out full
+  brenier reproduce uci --method atm,npe:flow=nsf,npe:flow=maf,cp-flow,gaussian \
+      --out rivals
   # one training of the table again
   brenier reproduce uci --dataset yacht --method pcp-map --training 11/1 \\
       --out uci
@@ -192,9 +195,9 @@ pub(crate) struct UciArguments {
     /// Data sets [default: all six]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub(crate) dataset: Vec<String>,
-    /// Methods [default: those of the paper]
-    #[arg(long, value_name = "METHOD,…", value_delimiter = ',', value_parser = method())]
-    method: Vec<Method>,
+    /// Methods, each with settings to fix where wanted, as in npe:flow=maf [default: those of the paper]
+    #[arg(long, value_name = "METHOD,…", value_delimiter = ',')]
+    method: Vec<Variant>,
     /// Folder with the tables as NAME.csv [default: OUT/data, fetched from the UCI archive]
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
@@ -228,8 +231,11 @@ pub(crate) struct UciArguments {
 }
 
 impl UciArguments {
-    pub(crate) fn methods(&self) -> Vec<Method> {
-        chosen(&self.method)
+    pub(crate) fn methods(&self) -> Vec<Variant> {
+        match self.method.as_slice() {
+            [] => Method::published().map(Variant::from).collect(),
+            methods => methods.to_vec(),
+        }
     }
 
     pub(crate) fn protocol(&self) -> UciSettings {

@@ -19,6 +19,6 @@ pub mod sbibm;
 mod uci;
 
 pub use uci::{
-    OverSeeds, Published, UciEvent, UciExperiment, UciFolds, UciReproduction, UciResult, UciScore,
-    UciSettings, UciTable,
+    OverSeeds, Published, PublishedFolds, UciEvent, UciExperiment, UciFolds, UciReproduction, UciResult,
+    UciScore, UciSettings, UciTable, Variant,
 };

@@ -97,7 +97,7 @@ pub fn search(
     let trials = space.draw(&base, given.len(), settings.trials.unwrap_or(1), base.seed)?;
     let fresh = !folder.exists();
     fs::create_dir_all(folder).map_err(|source| Error::io(folder, "make the folder", source))?;
-    let identity = identity(table, split, &base, space, &settings);
+    let identity = identity(table, split, &base, space, &settings, trials.len());
     let (journal, entries) = Finished::open(&folder.join("journal.jsonl"), &identity)?;
     let started = Instant::now();
     let after = |share: f64| {
@@ -128,9 +128,14 @@ fn identity(
     base: &FitSettings,
     space: &SearchSpace,
     settings: &TuneSettings,
+    drawn: usize,
 ) -> String {
     let text = serde_json::to_string(&(base, space, settings)).expect("settings are plain data");
     let mut hasher = Sha256::new().chain_update(text).chain_update(table.hash());
+    if settings.trials != Some(drawn) {
+        // A small space: its trials were once drawn several times over, under other numbers.
+        hasher.update((drawn as u64).to_le_bytes());
+    }
     for part in [&split.train, &split.valid, &split.test] {
         hasher.update((part.len() as u64).to_le_bytes());
         part.iter().for_each(|row| hasher.update(row.to_le_bytes()));
@@ -242,6 +247,10 @@ impl<'a, 'b: 'a> Search<'a, 'b> {
         let finalists = self.settings.finalists.unwrap_or(1);
         let ladder: &[f64] = if self.settings.exact { &[1.0] } else { &LADDER };
         let mut alive: Vec<usize> = (0..self.trials.len()).collect();
+        if alive.len() <= finalists {
+            // All of them will be trained to the end: there is nothing to find out before.
+            return Ok((alive, true));
+        }
         let mut complete = true;
         for (rung, &part) in ladder.iter().enumerate() {
             let mut missing: Vec<usize> =

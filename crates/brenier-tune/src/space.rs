@@ -83,7 +83,13 @@ impl SearchSpace {
         self.0.keys().map(String::as_str)
     }
 
-    /// `count` settings drawn over `base` for `given` given columns, all different where the space has so many.
+    /// The same without one setting, which then stays as the base has it.
+    pub fn without(mut self, name: &str) -> Self {
+        self.0.remove(name);
+        self
+    }
+
+    /// `count` settings drawn over `base` for `given` given columns, all different; fewer where the space has no more.
     pub fn draw(
         &self,
         base: &FitSettings,
@@ -102,7 +108,9 @@ impl SearchSpace {
                 }
                 settings = self.draw_one(base, given, &mut rng)?;
             }
-            drawn.push(settings);
+            if !drawn.contains(&settings) {
+                drawn.push(settings);
+            }
         }
         Ok(drawn)
     }
@@ -253,9 +261,13 @@ mod tests {
     #[test]
     fn presets_draw_valid_and_different_settings() {
         for name in SearchSpace::PRESETS {
-            for method in Method::published() {
-                let text = SearchSpace::preset(name, method).unwrap();
+            for &method in Method::ALL {
+                let Ok(text) = SearchSpace::preset(name, method) else {
+                    assert!(name != "default" && Method::published().all(|other| other != method));
+                    continue;
+                };
                 let drawn = draw(text, method, 6, 100);
+                assert!(drawn.len() == 100 || method.info().settings.len() <= 2, "{name} {method:?}");
                 assert!(drawn.iter().enumerate().all(|(i, one)| !drawn[..i].contains(one)), "{name}");
                 assert_eq!(drawn, draw(text, method, 6, 100));
                 // The first trials do not depend on how many there are.
@@ -263,6 +275,15 @@ mod tests {
             }
         }
         assert!(SearchSpace::preset("none", Method::PcpMap).is_err());
+    }
+
+    #[test]
+    fn a_small_space_gives_each_of_its_settings_once() {
+        let text = "[method]\nfeature_width = [8, 16]\ndepth = [2, 3, 4]\n";
+        assert_eq!(draw(text, Method::PcpMap, 2, 40).len(), 6);
+        let space = SearchSpace::from_toml(text).unwrap().without("method.depth");
+        let drawn = space.draw(&FitSettings::of(Method::PcpMap), 2, 40, 3).unwrap();
+        assert!(drawn.len() == 2 && drawn.iter().all(|one| format!("{one:?}").contains("depth: None")));
     }
 
     #[test]

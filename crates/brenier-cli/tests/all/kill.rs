@@ -57,6 +57,25 @@ fn fit_cot_flow() {
     campaign("fit --method cot-flow", Case { command: format!("{fewer} --method cot-flow"), ..fit("") });
 }
 
+#[test]
+fn fit_npe() {
+    let fewer = FIT.replace("--feature-width 32 --epochs 200", "--hidden-width 16 --epochs 100");
+    campaign("fit --method npe", Case { command: format!("{fewer} --method npe"), ..fit("") });
+}
+
+#[test]
+fn fit_cp_flow() {
+    let fewer = FIT.replace("--feature-width 32 --epochs 200", "--feature-width 16 --epochs 60");
+    campaign("fit --method cp-flow", Case { command: format!("{fewer} --method cp-flow"), ..fit("") });
+}
+
+#[test]
+fn fit_atm() {
+    let other =
+        FIT.replace("--feature-width 32 --epochs 200 --validate-every 20 --patience 1000", "--patience 4");
+    campaign("fit --method atm", Case { command: format!("{other} --method atm --joint"), ..fit("") });
+}
+
 /// Both blocks of a joint fit: the first one's final state is kept while the second is trained.
 #[test]
 fn fit_joint() {
@@ -117,7 +136,7 @@ fn kills() -> Option<usize> {
 }
 
 /// Tests above, among which the kills are divided.
-const COMMANDS: usize = 9;
+const COMMANDS: usize = 12;
 
 /// When a kill comes.
 enum Moment {

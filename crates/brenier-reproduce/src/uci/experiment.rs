@@ -4,11 +4,10 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{UciReproduction, UciScore, UciSettings, UciTable};
+use super::{UciReproduction, UciScore, UciSettings, UciTable, Variant};
 use crate::Result;
 use crate::data::{UciSet, write_bytes};
 use crate::experiment::{Document, Experiment, Workbench};
-use crate::map::Method;
 
 /// The cells of the table to fill, for some data sets and methods.
 ///
@@ -22,10 +21,10 @@ pub struct UciExperiment {
 
 impl UciExperiment {
     /// Reads the raw tables of all `sets` from `data` and prepares them as published.
-    pub fn new(sets: &[&UciSet], methods: &[Method], data: &Path, protocol: &UciSettings) -> Result<Self> {
+    pub fn new(sets: &[&UciSet], methods: &[Variant], data: &Path, protocol: &UciSettings) -> Result<Self> {
         let mut cells = Vec::new();
         for set in sets {
-            for &method in methods {
+            for method in methods {
                 let cell = UciReproduction::new(set, method, data, protocol)?;
                 cells.push((format!("{}-{}", set.name, method.name()), cell));
             }

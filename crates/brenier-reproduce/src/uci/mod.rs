@@ -12,14 +12,22 @@
 //! figures of joint maps are below what as few rows as the test rows can give, with as many draws as training rows.
 //!
 //! **Selection** uses the validation rows alone. The test rows are read once for every fully trained model.
+//!
+//! **Adaptive transport maps** have nothing to search: one training on the split, and ten folds, which is what is published of
+//! them. A fold's map grows on all rows but the fold's, because the method validates by parts of its own; joint test rows with a
+//! log density below −10⁴ are left out, as published, and counted.
 
 mod experiment;
+mod published;
 mod table;
 #[cfg(test)]
 mod tests;
+mod variant;
 
 pub use experiment::UciExperiment;
-pub use table::{OverSeeds, Published, UciTable};
+pub use published::{Published, PublishedFolds};
+pub use table::{OverSeeds, UciTable};
+pub use variant::Variant;
 
 use table::over_seeds;
 
@@ -31,7 +39,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::{Split, Table, UciSet};
 use crate::diagnose::{Bandwidth, Mmd, Sample, mmd};
-use crate::map::{Method, SampleSettings};
+use crate::map::{Method, MethodSettings, SampleSettings};
 use crate::train::TrainSettings;
 use crate::tune::{Final, SearchSpace, TuneOutcome, TuneSettings, search};
 use crate::{Error, EventKind, FitSettings, Journal, Posterior, Result, Run, StopToken, fit_split};
@@ -55,7 +63,8 @@ pub struct UciSettings {
     pub repeats: Option<usize>,
     /// Seed of the draws, and the first of the seeds of full trainings.
     pub seed: u64,
-    /// Parts of a cross-validation with the settings that were chosen; none for 0.
+    /// Parts of a cross-validation with the settings that were chosen; 0 for none, or ten for adaptive transport maps, whose
+    /// published figures are such.
     pub folds: usize,
 }
 
@@ -102,6 +111,13 @@ pub struct UciFolds {
     pub mean: f64,
     /// Its standard error, from the scatter of the folds.
     pub standard_error: f64,
+    /// Test rows that were left out of it because of their density, where the protocol says so.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dropped: usize,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// One cell of the table.
@@ -109,8 +125,8 @@ pub struct UciFolds {
 pub struct UciResult {
     /// Name of the data set.
     pub dataset: String,
-    /// The method.
-    pub method: Method,
+    /// The method, with what was fixed of its settings.
+    pub method: Variant,
     /// Settings of the protocol.
     pub protocol: UciSettings,
     /// Whether every training of the protocol ran to its end.
@@ -130,7 +146,14 @@ pub struct UciResult {
 /// A cell of the table, ready to be filled: data, split, and all that its trainings depend on.
 pub struct UciReproduction {
     set: UciSet,
+    method: Variant,
     protocol: UciSettings,
+    /// Parts of the cross-validation.
+    folds: usize,
+    /// The log density below which a test row of a fold is left out.
+    floor: Option<f64>,
+    /// Whether a fold's map is trained on its validation rows too.
+    trains_on_all: bool,
     table: Table,
     split: Split,
     base: FitSettings,
@@ -140,27 +163,28 @@ pub struct UciReproduction {
 
 impl UciReproduction {
     /// Reads the raw table from `folder` and prepares it as published.
-    pub fn new(set: &UciSet, method: Method, folder: &Path, protocol: &UciSettings) -> Result<Self> {
+    pub fn new(set: &UciSet, method: &Variant, folder: &Path, protocol: &UciSettings) -> Result<Self> {
         let table = set.prepare(&set.read(folder)?)?;
         Self::with_table(set, method, table, protocol)
     }
 
     /// As [`new`](Self::new), with a prepared table.
-    fn with_table(set: &UciSet, method: Method, table: Table, protocol: &UciSettings) -> Result<Self> {
-        if (1..3).contains(&protocol.folds) || protocol.folds > set.rows / 10 {
+    fn with_table(set: &UciSet, method: &Variant, table: Table, protocol: &UciSettings) -> Result<Self> {
+        let own = MethodProtocol::of(method, set)?;
+        let folds = if protocol.folds == 0 { own.folds } else { protocol.folds };
+        if (1..3).contains(&folds) || folds > set.rows / 10 {
             return Err(Error::setting(
                 "folds",
                 format!("must be 0, or between 3 and {} for {}", set.rows / 10, set.name),
             ));
         }
         let (target, given) = set.columns(&table);
-        let own = MethodProtocol::of(method);
-        let train = match protocol.exact {
+        let train = match protocol.exact || !own.searches {
             true => own.train,
             false => TrainSettings { patience: 10, ..Default::default() },
         };
         let base = FitSettings {
-            method: method.defaults(),
+            method: own.settings,
             target: Some(target),
             given: Some(given),
             joint: set.joint,
@@ -168,31 +192,41 @@ impl UciReproduction {
             train,
             ..Default::default()
         };
-        let space = match protocol.exact {
-            true => SearchSpace::preset("uci", method)?,
-            false => own.short_space,
-        };
         // Epochs of a pilot, as published: fewer where there are more rows.
         let pilot_epochs = match set.name {
             "parkinsons" | "white_wine" => 3,
             "red_wine" => 4,
             _ => 15,
         };
+        let by = |asked: Option<usize>, exact: usize, short: usize| match own.searches {
+            true => asked.unwrap_or(if protocol.exact { exact } else { short }),
+            false => 1,
+        };
+        let pilots = method.method().info().published_pilots.unwrap_or(100);
         let tune = TuneSettings {
-            trials: Some(protocol.trials.unwrap_or(match protocol.exact {
-                true => method.info().published_pilots.unwrap_or(100),
-                false => 16,
-            })),
+            trials: Some(by(protocol.trials, pilots, 16)),
             pilot_epochs: Some(pilot_epochs),
-            finalists: Some(protocol.finalists.unwrap_or(if protocol.exact { 10 } else { 3 })),
-            repeats: Some(protocol.repeats.unwrap_or(if protocol.exact { 5 } else { 2 })),
+            finalists: Some(by(protocol.finalists, 10, 3)),
+            repeats: Some(by(protocol.repeats, 5, 2)),
             exact: protocol.exact,
             minutes: None,
         };
-        tune.resolved(method)?;
-        let space = SearchSpace::from_toml(space)?;
-        let split = set.split();
-        Ok(Self { set: set.clone(), protocol: protocol.clone(), table, split, base, space, tune })
+        tune.resolved(method.method())?;
+        let space = if protocol.exact { own.exact_space } else { own.short_space };
+        let space = method.narrow(SearchSpace::from_toml(space)?);
+        Ok(Self {
+            set: set.clone(),
+            method: method.clone(),
+            protocol: protocol.clone(),
+            folds,
+            floor: own.floor.filter(|_| set.joint),
+            trains_on_all: !own.searches,
+            table,
+            split: set.split(),
+            base,
+            space,
+            tune,
+        })
     }
 
     /// Runs what the folder does not hold yet, and scores every fully trained model.
@@ -212,7 +246,7 @@ impl UciReproduction {
         }
         let chosen = scores.first().map(|best| outcome.trials[best.training.trial].clone());
         let folds = match &chosen {
-            Some(settings) if self.protocol.folds > 0 && !run.is_stopped() => {
+            Some(settings) if self.folds > 0 && !run.is_stopped() => {
                 self.cross_validate(settings, folder, &mut run)?
             }
             _ => None,
@@ -220,9 +254,9 @@ impl UciReproduction {
         let seconds = outcome.pilots.iter().map(|pilot| pilot.seconds);
         let result = UciResult {
             dataset: self.set.name.to_owned(),
-            method: self.base.method.method(),
+            method: self.method.clone(),
             protocol: self.protocol.clone(),
-            complete: outcome.complete && (folds.is_some() || self.protocol.folds == 0),
+            complete: outcome.complete && (folds.is_some() || self.folds == 0),
             pilots: outcome.trials.len(),
             seconds: seconds.chain(outcome.finals.iter().map(|training| training.seconds)).sum(),
             chosen,
@@ -237,7 +271,9 @@ impl UciReproduction {
         let trials = self.tune.trials.unwrap_or(1).max(trial + 1);
         let (_, given) = self.base.columns(self.table.names())?;
         let drawn = self.space.draw(&self.base, given.len(), trials, self.base.seed)?;
-        let mut settings = drawn[trial].clone();
+        let mut settings = drawn.get(trial).cloned().ok_or_else(|| {
+            Error::setting("training", format!("there is no trial {trial}: the space has {}", drawn.len()))
+        })?;
         settings.seed = settings.seed.wrapping_add(repeat as u64);
         let (train, valid) = (&self.split.train, &self.split.valid);
         let started = Instant::now();
@@ -286,13 +322,20 @@ impl UciReproduction {
         })
     }
 
-    /// Mean negative log-likelihood in published units.
-    fn nll(&self, model: &Posterior, units: &Units, target: &[f64], given: &[f64]) -> Result<f64> {
+    /// Log densities in published units.
+    fn densities(&self, model: &Posterior, units: &Units, target: &[f64], given: &[f64]) -> Result<Vec<f64>> {
         let densities = match self.set.joint {
             true => model.log_density_joint(target, given)?.joint(),
             false => model.log_density(target, given)?,
         };
-        Ok(densities.mean_nll().0 - units.log_scale(&self.set))
+        let log_scale = units.log_scale(&self.set);
+        Ok(densities.user.iter().map(|density| density + log_scale).collect())
+    }
+
+    /// Mean negative log-likelihood in published units.
+    fn nll(&self, model: &Posterior, units: &Units, target: &[f64], given: &[f64]) -> Result<f64> {
+        let densities = self.densities(model, units, target, given)?;
+        Ok(-densities.iter().sum::<f64>() / densities.len() as f64)
     }
 
     /// Trains `settings` on every fold's complement; `None` when stopped on the way.
@@ -302,29 +345,30 @@ impl UciReproduction {
         folder: &Path,
         run: &mut Run<'_>,
     ) -> Result<Option<UciFolds>> {
-        let splits = Split::folds(self.table.rows(), self.protocol.folds, FOLD_SEED)?;
+        let splits = Split::folds(self.table.rows(), self.folds, FOLD_SEED)?;
         run.tell(UciEvent::Folds { count: splits.len() })?;
         let stop = &run.token().clone();
         let jobs: Vec<usize> = (0..splits.len()).collect();
-        let mut nll = vec![None; splits.len()];
+        let mut parts = vec![None; splits.len()];
         side_by_side(
             rayon::current_num_threads(),
             &AtomicBool::new(false),
             &jobs,
             |&fold| Ok((fold, self.fold(settings, &splits[fold], fold, stop, folder)?)),
             |done| {
-                let (fold, value) = done?;
-                nll[fold] = value;
-                value.into_iter().try_for_each(|nll| run.tell(UciEvent::Fold { nll }))
+                let (fold, part) = done?;
+                parts[fold] = part;
+                part.into_iter().try_for_each(|(nll, _)| run.tell(UciEvent::Fold { nll }))
             },
         )?;
-        let Some(nll) = nll.into_iter().collect::<Option<Vec<f64>>>() else { return Ok(None) };
+        let Some(parts) = parts.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
+        let (nll, dropped): (Vec<f64>, Vec<usize>) = parts.into_iter().unzip();
         let OverSeeds { mean, deviation } = over_seeds(&nll);
         let standard_error = deviation / (nll.len() as f64).sqrt();
-        Ok(Some(UciFolds { nll, mean, standard_error }))
+        Ok(Some(UciFolds { nll, mean, standard_error, dropped: dropped.iter().sum() }))
     }
 
-    /// The test NLL of one fold; `None` when stopped.
+    /// The test NLL of one fold and the number of rows left out of it; `None` when stopped.
     fn fold(
         &self,
         settings: &FitSettings,
@@ -332,16 +376,20 @@ impl UciReproduction {
         fold: usize,
         stop: &StopToken,
         folder: &Path,
-    ) -> Result<Option<f64>> {
-        let name = format!("fold-{fold}-of-{}", self.protocol.folds);
+    ) -> Result<Option<(f64, usize)>> {
+        let name = format!("fold-{fold}-of-{}", self.folds);
         let path = folder.join(format!("{name}.brenier"));
+        let train = match self.trains_on_all {
+            true => [&split.train[..], &split.valid].concat(),
+            false => split.train.clone(),
+        };
         let model = match path.exists() {
             true => Posterior::load(&path)?,
             false if stop.is_stopped() => return Ok(None),
             false => {
                 let journal = Journal::at(folder.join(format!("{name}.checkpoint")));
                 let run = Run::silent().stop(stop).journal(journal);
-                let model = fit_split(&self.table, &split.train, &split.valid, settings, run)?.posterior;
+                let model = fit_split(&self.table, &train, &split.valid, settings, run)?.posterior;
                 let blocks = [Some(&model), model.marginal()];
                 if blocks.into_iter().flatten().any(|block| block.header().training.stop.is_resumable()) {
                     return Ok(None);
@@ -351,27 +399,52 @@ impl UciReproduction {
             }
         };
         let (target, given) = self.sides(&split.test)?;
-        let units = Units::new(&self.set, &self.table, &split.train);
-        Ok(Some(self.nll(&model, &units, &target, &given)?))
+        let units = Units::new(&self.set, &self.table, &train);
+        let mut densities = self.densities(&model, &units, &target, &given)?;
+        densities.retain(|density| self.floor.is_none_or(|floor| *density >= floor));
+        let kept = densities.len();
+        let nll = -densities.iter().sum::<f64>() / kept as f64;
+        Ok(Some((nll, split.test.len() - kept)))
     }
 }
 
 /// What the experiment has to say about a method.
 struct MethodProtocol {
+    settings: MethodSettings,
     /// The training of the authors' programs.
     train: TrainSettings,
     /// Widths and rates that did well on small tables, fewer than published.
     short_space: &'static str,
+    /// As published, or the method's own for such tables.
+    exact_space: &'static str,
+    /// Whether there is anything to search for.
+    searches: bool,
+    /// Parts of the cross-validation that belongs to it.
+    folds: usize,
+    /// The log density below which a joint test row is left out of that.
+    floor: Option<f64>,
 }
 
 impl MethodProtocol {
-    fn of(method: Method) -> Self {
+    fn of(variant: &Variant, set: &UciSet) -> Result<Self> {
+        let method = variant.method();
         let train = |validate_every: usize, patience: u32| TrainSettings {
             validate_every,
             patience,
             ..Default::default()
         };
-        match method {
+        let first = method.info().spaces[0].1;
+        let exact_space = SearchSpace::preset("uci", method).unwrap_or(first);
+        let plain = Self {
+            settings: variant.settings()?,
+            train: TrainSettings::default(),
+            short_space: exact_space,
+            exact_space,
+            searches: true,
+            folds: 0,
+            floor: None,
+        };
+        Ok(match method {
             Method::PcpMap => Self {
                 train: train(50, 20),
                 short_space: "[method]\n\
@@ -381,6 +454,7 @@ impl MethodProtocol {
                     [train]\n\
                     batch_size = [32, 64]\n\
                     learning_rate = [0.01, 0.005, 0.002]\n",
+                ..plain
             },
             Method::CotFlow => Self {
                 train: train(20, 10),
@@ -391,10 +465,35 @@ impl MethodProtocol {
                     [train]\n\
                     batch_size = [32, 64]\n\
                     learning_rate = [0.01, 0.005]\n",
+                ..plain
             },
-            // The paper does not have it.
-            other => Self { train: TrainSettings::default(), short_space: other.info().spaces[0].1 },
-        }
+            Method::CpFlow => Self {
+                short_space: "[method]\n\
+                    feature_width = [32, 64, 128]\n\
+                    depth = [2, 3, 4]\n\
+                    [train]\n\
+                    batch_size = [32, 64]\n\
+                    learning_rate = [0.01, 0.005, 0.002]\n",
+                ..plain
+            },
+            Method::Atm => {
+                let most = if set.joint { 80 } else { 150 };
+                let space = "[method]\nfolds = 5\n";
+                Self {
+                    settings: match variant.fixes("max_terms") {
+                        true => plain.settings,
+                        false => plain.settings.with("max_terms", most)?,
+                    },
+                    short_space: space,
+                    exact_space: space,
+                    searches: false,
+                    folds: 10,
+                    floor: Some(-1e4),
+                    ..plain
+                }
+            }
+            _ => plain,
+        })
     }
 }
 

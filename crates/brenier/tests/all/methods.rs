@@ -4,21 +4,42 @@ use std::path::Path;
 
 use brenier::data::Table;
 use brenier::map::method::Problem;
-use brenier::map::{Method, SampleSettings};
-use brenier::train::TrainSettings;
-use brenier::{FitSettings, ModeSettings, Posterior, Run, demo, fit};
+use brenier::map::{Method, MethodSettings, SampleSettings};
+use brenier::train::{Stop, TrainSettings};
+use brenier::{Event, FitSettings, Journal, ModeSettings, Observer, Posterior, Run, StopToken, demo, fit};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::StandardNormal;
 
-fn fitted(table: Table, method: Method, joint: bool) -> Posterior {
-    let method = method.defaults();
-    let settings = FitSettings {
-        method: method.with("feature_width", 12).unwrap_or(method),
-        target: Some("x1,x2".parse().unwrap()),
-        given: Some("y".parse().unwrap()),
-        joint,
+/// Every method of the list, small, and both flows of neural posterior estimation.
+fn small() -> Vec<MethodSettings> {
+    let mut all = Vec::new();
+    for &method in Method::ALL {
+        let mut settings = method.defaults();
+        for (name, value) in [("feature_width", 12), ("hidden_width", 12), ("max_terms", 12)] {
+            settings = settings.with(name, value).unwrap_or(settings);
+        }
+        all.extend(settings.with("flow", "maf").ok());
+        all.push(settings);
+    }
+    all
+}
+
+fn quick(method: &MethodSettings, target: &str, given: &str) -> FitSettings {
+    FitSettings {
+        method: method.clone(),
+        target: Some(target.parse().unwrap()),
+        given: Some(given.parse().unwrap()),
         train: TrainSettings { epochs: 3, ..Default::default() },
         seed: 3,
         ..Default::default()
-    };
+    }
+}
+
+fn fitted(table: Table, method: Method, joint: bool) -> Posterior {
+    let method = method.defaults();
+    let method = method.with("feature_width", 12).unwrap_or(method);
+    let settings = FitSettings { joint, ..quick(&method, "x1,x2", "y") };
     fit(&table, &settings, Run::silent()).unwrap().posterior
 }
 
@@ -137,6 +158,138 @@ fn every_method_is_saved_loaded_and_used_with_the_same_bits() {
                 let both = |model: &Posterior| model.sample_joint(20, 1, &settings).unwrap();
                 assert_eq!(both(&model), both(&loaded), "{name}");
             }
+        }
+    }
+}
+
+#[test]
+fn every_method_gives_the_same_bits_for_any_number_of_threads() {
+    let table = demo::simulate(300, 2);
+    for method in small() {
+        for (joint, members) in [(false, None), (true, None), (false, Some(3))] {
+            let settings = FitSettings { joint, members, ..quick(&method, "x1,x2", "y") };
+            let outputs = |threads: usize| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                pool.install(|| {
+                    let model = fit(&table, &settings, Run::silent()).unwrap().posterior;
+                    let draws = model.sample(&[0.3, -0.4], 2, 300, 1, &SampleSettings::default()).unwrap();
+                    let density = model.log_density(&draws.values[..200], &[0.3; 100]).unwrap();
+                    (model.to_bytes().unwrap(), draws.values, density)
+                })
+            };
+            let one = outputs(1);
+            for threads in [2, 4] {
+                assert!(outputs(threads) == one, "{method:?}, joint {joint}, members {members:?}, {threads}");
+            }
+        }
+    }
+}
+
+/// Stops a fit after so many steps.
+struct StopAfter(u64, StopToken);
+
+impl Observer for StopAfter {
+    fn event(&mut self, _: &Event) -> brenier::Result<()> {
+        Ok(())
+    }
+
+    fn stepped(&mut self, step: u64) {
+        if step >= self.0 {
+            self.1.stop();
+        }
+    }
+}
+
+#[test]
+fn every_method_that_is_stopped_resumes_to_the_same_bits() {
+    let (table, folder) = (demo::simulate(500, 2), tempfile::tempdir().unwrap());
+    for method in small() {
+        let mut settings = quick(&method, "x1,x2", "y");
+        settings.train.validate_every = 5;
+        let whole = fit(&table, &settings, Run::silent()).unwrap().posterior;
+        if whole.header().training.stop == Stop::ClosedForm {
+            continue;
+        }
+        let mut stops = 0;
+        for steps in [1, 7] {
+            let path = folder.path().join(format!("{}-{steps}.checkpoint", method.method().name()));
+            let token = StopToken::new();
+            let mut observer = StopAfter(steps, token.clone());
+            let run = Run::observed(&mut observer).stop(&token).journal(Journal::at(&path));
+            // A map that was never validated is no result, but its state is kept.
+            let stopped = fit(&table, &settings, run);
+            stops += usize::from(path.exists());
+            drop(stopped);
+            let again = fit(&table, &settings, Run::silent().journal(Journal::at(&path))).unwrap().posterior;
+            assert!(again.to_bytes().unwrap() == whole.to_bytes().unwrap(), "{method:?} after {steps}");
+            let _ = std::fs::remove_file(&path);
+        }
+        assert!(stops > 0, "{method:?} was never stopped");
+    }
+}
+
+#[test]
+fn members_of_every_method_are_mixed() {
+    let table = demo::simulate(300, 4);
+    for method in small() {
+        let settings = FitSettings { members: Some(2), ..quick(&method, "x1,x2", "y") };
+        let model = fit(&table, &settings, Run::silent()).unwrap().posterior;
+        let x = model.sample(&[0.2], 1, 40, 1, &SampleSettings::default()).unwrap().values;
+        let mixed = model.log_density(&x, &[0.2; 40]).unwrap().standardised;
+        let loaded = Posterior::from_bytes(&model.to_bytes().unwrap()).unwrap();
+        assert_eq!(loaded.log_density(&x, &[0.2; 40]).unwrap().standardised, mixed, "{method:?}");
+        assert!(mixed.iter().all(|density| density.is_finite()), "{method:?}");
+    }
+}
+
+/// One target column, of a given column that never changes and of one that hardly does.
+#[test]
+fn every_method_takes_one_target_and_constant_columns() {
+    let mut rng = ChaCha8Rng::seed_from_u64(6);
+    let rows = 300;
+    let values = (0..rows)
+        .flat_map(|row| {
+            let [y, e]: [f64; 2] = [rng.sample(StandardNormal), rng.sample(StandardNormal)];
+            [y + 0.3 * e, y, 7.0, f64::from(u8::from(row == 17))]
+        })
+        .collect();
+    let names = ["x", "y", "constant", "nearly"].map(str::to_owned).to_vec();
+    let table = Table::new(names, values).unwrap();
+    for method in small() {
+        let model = fit(&table, &quick(&method, "x", "y,constant,nearly"), Run::silent()).unwrap().posterior;
+        let given = [0.5, 7.0, 0.0];
+        let draws = model.sample(&given, 1, 200, 1, &SampleSettings::default()).unwrap().values;
+        assert!(draws.len() == 200 && draws.iter().all(|x| x.is_finite()), "{method:?}");
+        // The density integrates to one, wherever training has got to.
+        let (count, reach) = (4000, 40.0);
+        let x: Vec<f64> = (0..count).map(|i| reach * ((i as f64 + 0.5) / count as f64 - 0.5)).collect();
+        let density = model.log_density(&x, &given.repeat(count)).unwrap().user;
+        let total: f64 = density.iter().map(|d| d.exp() * reach / count as f64).sum();
+        assert!((total - 1.0).abs() < 0.02, "{method:?}: {total}");
+    }
+}
+
+/// Values far outside of the training data: an answer or one sentence, never a panic, a hang or a draw that is no number.
+#[test]
+fn far_inputs_end_in_an_answer_or_a_sentence() {
+    let table = demo::simulate(300, 5);
+    for method in small() {
+        let model = fit(&table, &quick(&method, "x1,x2", "y"), Run::silent()).unwrap().posterior;
+        for far in [30.0, 1e4, -1e8, 1e20, 1e300, -f64::MAX] {
+            match model.sample(&[far], 1, 20, 1, &SampleSettings::default()) {
+                Ok(draws) => assert!(draws.values.iter().all(|x| x.is_finite()), "{method:?} {far}"),
+                Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
+            }
+            for (x, y) in [([far, 0.0], 0.1), ([0.1, far], 0.1), ([0.1, 0.2], far)] {
+                match model.log_density(&x, &[y]) {
+                    Ok(density) => assert!(density.user[0] < 50.0, "{method:?} {far}: {}", density.user[0]),
+                    Err(error) => assert!(error.to_string().contains("row 1"), "{method:?} {far}: {error}"),
+                }
+            }
+        }
+        for wrong in [f64::NAN, f64::INFINITY] {
+            assert!(model.sample(&[wrong], 1, 5, 1, &SampleSettings::default()).is_err(), "{method:?}");
+            assert!(model.log_density(&[0.1, wrong], &[0.1]).is_err(), "{method:?}");
         }
     }
 }

@@ -186,7 +186,7 @@ impl Done {
             return Err(Error::model(
                 path,
                 "belongs to a fit with other settings or other data; repeat the original command, or delete the file \
-                 and fit without --resume",
+                 and fit without `resume`",
             ));
         }
         Ok(done)

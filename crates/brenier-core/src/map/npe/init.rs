@@ -25,9 +25,9 @@ impl<T: Real> NpeMap<T> {
             }
         };
         let bound = |inputs: usize| 1.0 / (inputs.max(1) as f64).sqrt();
-        // The first layer of a coupling's network reads what stays and y.
-        let mut opening = layout.features;
-        for place in &layout.transforms {
+        // Inputs of each transform's first layer beside y: that of a coupling's network reads what stays too.
+        let mut staying = vec![0; layout.transforms.len()];
+        for (t, place) in layout.transforms.iter().enumerate() {
             let mut layer = |layer: &Layer, bound: f64| draw(&mut parameters[layer.all()], bound);
             match place {
                 TransformPlace::Autoregressive { layers, .. } => {
@@ -42,8 +42,8 @@ impl<T: Real> NpeMap<T> {
                         layer(&pair[1], NEARLY_NOTHING);
                     }
                     layer(output, bound(output.inputs));
-                    opening = layout.features + input.len() / layout.shape.hidden_width;
-                    draw(&mut parameters[input.clone()], bound(opening));
+                    staying[t] = input.len() / layout.shape.hidden_width;
+                    draw(&mut parameters[input.clone()], bound(layout.features + staying[t]));
                     // softplus(d) + ε = 1.
                     let diagonal = T::from_f64((1.0 - LEAST).exp_m1().ln());
                     parameters[linear.diagonal.clone()].fill(diagonal);
@@ -52,8 +52,8 @@ impl<T: Real> NpeMap<T> {
         }
         let (h, record) = (layout.shape.hidden_width, layout.record);
         for first in (0..record).step_by(h) {
-            let is_opening = (first / h).is_multiple_of(layout.slots);
-            let inputs = if is_opening { opening } else { layout.features };
+            let (t, slot) = (first / h / layout.slots, first / h % layout.slots);
+            let inputs = layout.features + if slot == 0 { staying[t] } else { 0 };
             let start = layout.context_bias.start + first;
             draw(&mut parameters[start..start + h], bound(inputs));
             for column in 0..layout.features {
