@@ -9,7 +9,7 @@ use brenier::diagnose::Bandwidth;
 use brenier::map::Method;
 use brenier::map::pcp::{Precision, Solver};
 use brenier::train::Schedule;
-use brenier::transform::{PcaSettings, Scaling, SupportRule, Whiten};
+use brenier::transform::{NoiseRule, PcaSettings, Scaling, SupportRule, Whiten};
 use brenier::tune::TuneSettings;
 use brenier::{FitSettings, Units};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -504,6 +504,10 @@ pub(crate) struct SettingFlags {
     /// Centring and scaling of the columns [default: standard]
     #[arg(long, help_heading = "Columns", value_parser = one_of::<Scaling>(&["standard", "robust", "none"]))]
     scaling: Option<Scaling>,
+    /// Standard deviation of the noise of given columns that are free of it in the table, as in 0.25 for all, or y1..y9=0.25; training
+    /// adds it anew to every row of every step. May be repeated; rest stands for the columns that no other one names
+    #[arg(long, value_name = "[COLUMNS=]SD", value_parser = setting::<NoiseRule>, help_heading = "Columns")]
+    noise: Vec<NoiseRule>,
     /// Principal components of the given columns: a count (8) or a part of their variance (0.99)
     #[arg(long, value_name = "COUNT|PART", value_parser = setting::<PcaSettings>, help_heading = "Columns")]
     pca: Option<PcaSettings>,
@@ -593,6 +597,7 @@ impl SettingFlags {
         // The last one for a column counts.
         settings.support.extend(self.support);
         set(&mut settings.scaling, self.scaling);
+        settings.noise.rules.extend(self.noise);
         fill(&mut settings.pca, self.pca);
         set(&mut settings.whiten, self.whiten);
         settings.joint |= self.joint;

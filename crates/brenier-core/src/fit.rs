@@ -63,7 +63,8 @@ impl Prepared {
                 "columns, supports, scaling, seed or ensemble are not those that the table was prepared for",
             ));
         }
-        let settings = &FitSettings { support: self.support.clone(), ..settings.clone() };
+        let (support, noise) = (self.support.clone(), self.noise.clone());
+        let settings = &FitSettings { support, noise, ..settings.clone() };
         let Some(marginal) = &self.marginal else { return self.own.fit(settings, run) };
         let half = |minutes: Option<f64>| minutes.map(|minutes| 0.5 * minutes);
         let train = TrainSettings { minutes: half(settings.train.minutes), ..settings.train.clone() };

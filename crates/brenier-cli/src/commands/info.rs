@@ -88,6 +88,9 @@ fn text(model: &Posterior) -> String {
     let supports: Vec<String> = header.settings.support.iter().map(ToString::to_string).collect();
     line("supports", if supports.is_empty() { "all real".to_owned() } else { supports.join(", ") });
     line("scaling", header.settings.scaling.to_string());
+    if !header.settings.noise.is_empty() {
+        line("declared noise", header.settings.noise.to_string());
+    }
     if let Some(pca) = header.given_transform.pca() {
         let variance = 100.0 * pca.explained_variance();
         line(

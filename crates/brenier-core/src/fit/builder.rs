@@ -3,7 +3,7 @@
 use super::{FitSettings, Fitted, fit};
 use crate::data::{Selection, Table};
 use crate::map::{Method, MethodSettings};
-use crate::transform::{Support, SupportRule};
+use crate::transform::{NoiseRule, Support, SupportRule};
 use crate::{Journal, Observer, Posterior, Result, Run, StopToken};
 
 /// A fit, described step by step and then run.
@@ -57,6 +57,15 @@ impl<'a> Fit<'a> {
         let rule = format!("{columns}={support}").parse::<SupportRule>();
         self.change(|settings| {
             settings.support.push(rule?);
+            Ok(())
+        })
+    }
+
+    /// Declares noise of given columns whose values are free of it, as in `0.25` or `y1..y9=0.25`.
+    pub fn noise(self, rule: &str) -> Self {
+        let rule = rule.parse::<NoiseRule>();
+        self.change(|settings| {
+            settings.noise.rules.push(rule?);
             Ok(())
         })
     }

@@ -4,19 +4,24 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
+use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
 use super::{FitSettings, warnings};
 use crate::data::{Pick, Selection, Split, Table};
 use crate::posterior::OutlierScore;
-use crate::train::{Dataset, TrainSettings};
+use crate::train::{Dataset, FreshNoise, TrainSettings};
 use crate::transform::{
-    ColumnSettings, GivenSettings, GivenTransform, Rows, SupportRule, TargetSettings, TargetTransform, Whiten,
+    ColumnSettings, GivenSettings, GivenTransform, KeptNoise, NoiseSettings, Rows, SupportRule,
+    TargetSettings, TargetTransform, Whiten,
 };
 use crate::{Error, Result};
 
 /// Random stream of the folds of an ensemble, and of the first of its bootstrap samples.
 const FOLDS: u64 = 1 << 41;
+
+/// Rows that a thread transforms at a time.
+const CHUNK: usize = 256;
 
 /// A table made ready for training, once for as many trainings as one likes.
 ///
@@ -27,6 +32,8 @@ pub struct Prepared {
     pub(super) marginal: Option<Block>,
     /// The supports, column by column.
     pub(super) support: Vec<SupportRule>,
+    /// The noise, its columns by name.
+    pub(super) noise: NoiseSettings,
     /// The settings that decided all this.
     key: String,
 }
@@ -55,6 +62,7 @@ struct SomeRows<'a> {
     table: &'a Table,
     columns: &'a [usize],
     rows: &'a [u32],
+    noise: Option<KeptNoise<'a>>,
 }
 
 impl Rows for SomeRows<'_> {
@@ -66,6 +74,9 @@ impl Rows for SomeRows<'_> {
         let source = self.table.row(self.rows[index] as usize);
         for (value, &column) in row.iter_mut().zip(self.columns) {
             *value = source[column];
+        }
+        if let Some(noise) = &self.noise {
+            noise.add(self.rows[index], row);
         }
     }
 
@@ -93,7 +104,8 @@ impl Prepared {
             )));
         }
         let key = Self::key(settings);
-        let settings = &FitSettings { support: settings.named(table.names())?.support, ..settings.clone() };
+        let named = settings.named(table.names())?;
+        let settings = &FitSettings { support: named.support, noise: named.noise, ..settings.clone() };
         let (target, given) = settings.columns(table.names())?;
         let marginal = match settings.joint {
             false => None,
@@ -109,7 +121,8 @@ impl Prepared {
             }
         };
         let own = Block::new(table, (&target, &given), train, valid, settings)?;
-        Ok(Self { own, marginal, support: settings.support.clone(), key })
+        let (support, noise) = (settings.support.clone(), settings.noise.clone());
+        Ok(Self { own, marginal, support, noise, key })
     }
 
     /// What a user should know about the table.
@@ -130,8 +143,14 @@ impl Prepared {
             (settings.joint, settings.seed, train.valid_fraction, train.max_valid_rows),
             (settings.members, settings.bootstrap),
         );
-        let key = serde_json::to_string(&parts).expect("settings are plain data");
-        if settings.whiten.is_none() { key } else { format!("{key} whiten {}", settings.whiten) }
+        let mut key = serde_json::to_string(&parts).expect("settings are plain data");
+        if !settings.whiten.is_none() {
+            key += &format!(" whiten {}", settings.whiten);
+        }
+        if !settings.noise.is_empty() {
+            key += &format!(" noise {}", settings.noise);
+        }
+        key
     }
 }
 
@@ -142,6 +161,7 @@ pub(super) fn marginal_settings(settings: &FitSettings, given: &[String]) -> Fit
         target: Some(Selection::Columns(given.iter().cloned().map(Pick::Name).collect())),
         given: None,
         support: settings.support.iter().filter(|rule| own(rule)).cloned().collect(),
+        noise: NoiseSettings::default(),
         pca: None,
         whiten: Whiten::None,
         joint: false,
@@ -171,11 +191,19 @@ impl Block {
             all.retain(|column| columns.iter().any(|&place| table.names()[place] == column.name));
             Ok(all)
         };
-        let rows = SomeRows { table, columns: target, rows: seen };
+        let rows = SomeRows { table, columns: target, rows: seen, noise: None };
         let target_settings =
             TargetSettings { columns: supports(target)?, scaling: settings.scaling, whiten: settings.whiten };
         let target_transform = TargetTransform::fit(&target_names, &target_settings, &rows)?;
-        let rows = SomeRows { table, columns: given, rows: seen };
+        let sd = match settings.noise.is_empty() {
+            true => None,
+            false if given.is_empty() => {
+                return Err(Error::setting("noise", "there are no given columns that could have it"));
+            }
+            false => Some(settings.noise.resolve(table.names(), given)?),
+        };
+        let kept = sd.as_deref().map(|sd| KeptNoise { sd, seed: settings.seed });
+        let rows = SomeRows { table, columns: given, rows: seen, noise: kept };
         let given_settings =
             GivenSettings { columns: supports(given)?, scaling: settings.scaling, pca: settings.pca };
         let (given_transform, given_warnings) = GivenTransform::fit(&given_names, &given_settings, &rows)?;
@@ -194,8 +222,16 @@ impl Block {
                 }
             },
         };
+        let sides =
+            Sides { table, origin: &origin, target, given, of_x: &target_transform, of_y: &given_transform };
+        let fresh = match &sd {
+            None => None,
+            Some(sd) => Some(FreshNoise { noise: given_transform.noise(sd)?, y: sides.given(None)? }),
+        };
+        let (x, y) = (sides.target()?, sides.given(kept)?);
+        let (n, m) = (target_transform.dim(), given_transform.output_dim());
         Ok(Self {
-            data: dataset(table, &origin, (target, given), &target_transform, &given_transform)?,
+            data: Dataset { target: n, given: m, x, y, fresh },
             data_sha256: table.select_columns(&[target, given].concat()).hash(),
             split_sha256: digest_of_rows([train, valid]),
             target_names,
@@ -272,39 +308,61 @@ pub fn split(rows: usize, settings: &TrainSettings, seed: u64) -> Result<(Vec<u3
     Ok((split.train, split.valid))
 }
 
-/// The rows `origin` of the table as the map sees them, in single precision.
-fn dataset(
-    table: &Table,
-    origin: &[u32],
-    (target, given): (&[usize], &[usize]),
-    target_transform: &TargetTransform,
-    given_transform: &GivenTransform,
-) -> Result<Dataset> {
-    let (n, m) = (target_transform.dim(), given_transform.output_dim());
-    let mut data = Dataset {
-        target: n,
-        given: m,
-        x: Vec::with_capacity(origin.len() * n),
-        y: Vec::with_capacity(origin.len() * m),
-    };
-    let (mut raw_x, mut raw_y) = (vec![0.0; n], vec![0.0; given.len()]);
-    let (mut x, mut y) = (vec![0.0; n], vec![0.0; m]);
-    for &place in origin {
-        let row = table.row(place as usize);
-        for (value, &column) in raw_x.iter_mut().zip(target) {
-            *value = row[column];
-        }
-        for (value, &column) in raw_y.iter_mut().zip(given) {
-            *value = row[column];
-        }
-        let named = |error: Error| match error {
-            Error::Domain(problem) => Error::Domain(format!("row {}: {problem}", place + 1)),
-            other => other,
-        };
-        target_transform.forward(&raw_x, &mut x).map_err(named)?;
-        given_transform.forward(&raw_y, &mut y).map_err(named)?;
-        data.x.extend(x.iter().map(|&value| value as f32));
-        data.y.extend(y.iter().map(|&value| value as f32));
+/// The rows of a split, and how the map sees them.
+struct Sides<'a> {
+    table: &'a Table,
+    /// Rows of the table.
+    origin: &'a [u32],
+    target: &'a [usize],
+    given: &'a [usize],
+    of_x: &'a TargetTransform,
+    of_y: &'a GivenTransform,
+}
+
+impl Sides<'_> {
+    /// All x in single precision.
+    fn target(&self) -> Result<Vec<f32>> {
+        let transform = |raw: &[f64], out: &mut [f64]| self.of_x.forward(raw, out).map(|_| ());
+        self.transformed(self.target, self.of_x.dim(), None, transform)
     }
-    Ok(data)
+
+    /// All y in single precision, with the noise that rows keep or without.
+    fn given(&self, noise: Option<KeptNoise<'_>>) -> Result<Vec<f32>> {
+        self.transformed(self.given, self.of_y.output_dim(), noise, |raw, out| self.of_y.forward(raw, out))
+    }
+
+    /// Chunks of rows side by side; every row by itself, so that its bits depend on nothing else.
+    fn transformed(
+        &self,
+        columns: &[usize],
+        width: usize,
+        noise: Option<KeptNoise<'_>>,
+        transform: impl Fn(&[f64], &mut [f64]) -> Result<()> + Sync,
+    ) -> Result<Vec<f32>> {
+        let mut values = vec![0.0_f32; self.origin.len() * width];
+        if width == 0 {
+            return Ok(values);
+        }
+        let chunks = values.par_chunks_mut(CHUNK * width).zip(self.origin.par_chunks(CHUNK));
+        let work = |(values, origin): (&mut [f32], &[u32])| -> Result<()> {
+            let (mut raw, mut seen) = (vec![0.0; columns.len()], vec![0.0; width]);
+            for (values, &place) in values.chunks_exact_mut(width).zip(origin) {
+                let row = self.table.row(place as usize);
+                raw.iter_mut().zip(columns).for_each(|(value, &column)| *value = row[column]);
+                if let Some(noise) = &noise {
+                    noise.add(place, &mut raw);
+                }
+                transform(&raw, &mut seen).map_err(|error| match error {
+                    Error::Domain(problem) => Error::Domain(format!("row {}: {problem}", place + 1)),
+                    other => other,
+                })?;
+                values.iter_mut().zip(&seen).for_each(|(value, &seen)| *value = seen as f32);
+            }
+            Ok(())
+        };
+        // The first row with a problem is named, whatever the threads.
+        let outcomes: Vec<Result<()>> = chunks.map(work).collect();
+        outcomes.into_iter().collect::<Result<()>>()?;
+        Ok(values)
+    }
 }

@@ -7,7 +7,7 @@ use crate::data::{Pick, Selection, resolve_pair, short_name};
 use crate::map::method::Problem;
 use crate::map::{Method, MethodSettings};
 use crate::train::TrainSettings;
-use crate::transform::{PcaSettings, Scaling, SupportRule, Whiten};
+use crate::transform::{NoiseSettings, PcaSettings, Scaling, SupportRule, Whiten};
 use crate::{Error, Result};
 
 /// Everything that decides a fit besides the table.
@@ -26,6 +26,9 @@ pub struct FitSettings {
     pub support: Vec<SupportRule>,
     /// Scaling of the columns.
     pub scaling: Scaling,
+    /// Noise of given columns whose values in the table are free of it; every step of a training adds noise anew.
+    #[serde(skip_serializing_if = "NoiseSettings::is_empty")]
+    pub noise: NoiseSettings,
     /// Principal components of the given columns: a count, or a fraction of the variance to keep.
     pub pca: Option<PcaSettings>,
     /// Whether the target columns are made uncorrelated, for columns that nearly depend on one another.
@@ -56,6 +59,7 @@ struct Written {
     categorical: Option<Selection>,
     support: Vec<SupportRule>,
     scaling: Scaling,
+    noise: NoiseSettings,
     pca: Option<PcaSettings>,
     whiten: Whiten,
     joint: bool,
@@ -84,6 +88,7 @@ impl Default for Written {
             categorical: settings.categorical,
             support: settings.support,
             scaling: settings.scaling,
+            noise: settings.noise,
             pca: settings.pca,
             whiten: settings.whiten,
             joint: settings.joint,
@@ -126,6 +131,7 @@ impl TryFrom<Written> for FitSettings {
             categorical: written.categorical,
             support: written.support,
             scaling: written.scaling,
+            noise: written.noise,
             pca: written.pca,
             whiten: written.whiten,
             joint: written.joint,
@@ -197,6 +203,7 @@ impl FitSettings {
             target: Some(by_name(&target)),
             given: (!given.is_empty()).then(|| by_name(&given)),
             support: support.into_iter().map(SupportRule::from).collect(),
+            noise: self.noise.named(names)?,
             ..self.clone()
         })
     }
@@ -208,6 +215,13 @@ impl FitSettings {
             return Err(Error::setting(
                 "categorical",
                 "categories have no density, which joint asks for: leave one of the two out",
+            ));
+        }
+        self.noise.validate()?;
+        if self.joint && !self.noise.is_empty() {
+            return Err(Error::setting(
+                "noise",
+                "the given columns' own distribution, which joint asks for, would be learned without it: leave one of the two out",
             ));
         }
         match self.members {

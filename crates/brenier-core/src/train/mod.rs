@@ -10,5 +10,5 @@ mod tests;
 
 pub use adam::{Adam, AdamSettings};
 pub use observe::{Progress, Stop, TrainEvent};
-pub use run::{Dataset, Outcome, StepRandom, train};
+pub use run::{Dataset, FreshNoise, Outcome, StepRandom, train};
 pub use settings::{Schedule, TrainSettings};

@@ -12,6 +12,7 @@ use super::observe::{Progress, Stop, TrainEvent};
 use super::{Adam, Schedule, TrainSettings};
 use crate::map::Trainable;
 use crate::map::method::Training;
+use crate::transform::GivenNoise;
 use crate::{Error, Result, Run};
 
 /// Recoveries from non-finite losses before a run is given up.
@@ -28,16 +29,39 @@ pub struct Dataset {
     pub x: Vec<f32>,
     /// Rows of y, one after the other.
     pub y: Vec<f32>,
+    /// Noise to draw anew for every row of every step, where some was declared. Rows of `y` have noise of their own, once and for
+    /// all: validation and closed formulas see them.
+    pub fresh: Option<FreshNoise>,
+}
+
+/// Rows y without noise, and the noise that a step adds to them.
+#[derive(Clone, Debug)]
+pub struct FreshNoise {
+    /// Rows of y, one after the other.
+    pub y: Vec<f32>,
+    /// What is added.
+    pub noise: GivenNoise,
 }
 
 impl Dataset {
     /// Copies the rows `index` into a batch.
     fn gather(&self, index: &[u32], x: &mut [f32], y: &mut [f32]) {
+        self.copy(index, &self.y, x, y);
+    }
+
+    /// The same for a step of training, with fresh noise where some was declared.
+    fn gather_step(&self, index: &[u32], random: StepRandom, x: &mut [f32], y: &mut [f32]) {
+        let Some(fresh) = &self.fresh else { return self.gather(index, x, y) };
+        self.copy(index, &fresh.y, x, y);
+        fresh.noise.add(&mut y[..index.len() * self.given], |chunk| random.noise(chunk));
+    }
+
+    fn copy(&self, index: &[u32], given: &[f32], x: &mut [f32], y: &mut [f32]) {
         let (n, m) = (self.target, self.given);
         for (b, &row) in index.iter().enumerate() {
             let row = row as usize;
             x[b * n..(b + 1) * n].copy_from_slice(&self.x[row * n..(row + 1) * n]);
-            y[b * m..(b + 1) * m].copy_from_slice(&self.y[row * m..(row + 1) * m]);
+            y[b * m..(b + 1) * m].copy_from_slice(&given[row * m..(row + 1) * m]);
         }
     }
 }
@@ -54,6 +78,18 @@ pub struct StepRandom {
 impl StepRandom {
     /// Far from the streams of the epochs' orders.
     const FIRST_STREAM: u64 = 1 << 40;
+
+    /// Streams of declared noise, beyond all others: [`NOISE_CHUNKS`](Self::NOISE_CHUNKS) for each step.
+    const NOISE_STREAM: u64 = 1 << 50;
+    /// A batch has at most 2²⁰ rows.
+    const NOISE_CHUNKS: u64 = 1 << 20;
+
+    /// The random numbers of the noise on some rows of the step's batch.
+    fn noise(self, chunk: usize) -> ChaCha8Rng {
+        let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
+        rng.set_stream(Self::NOISE_STREAM.wrapping_add(self.step * Self::NOISE_CHUNKS + chunk as u64));
+        rng
+    }
 
     /// A stream of random numbers of the step's own.
     pub fn stream(self) -> ChaCha8Rng {
@@ -276,10 +312,11 @@ impl<M: Trainable<f32>> Descent<'_, '_, M> {
         let rows = self.batch.min(self.order.len() - state.position);
         let index = &self.order[state.position..state.position + rows];
         let (x, y) = self.map.load(&mut self.workspace, rows);
-        self.data.gather(index, x, y);
         state.step += 1;
+        let random = StepRandom { seed: self.seed, step: state.step };
+        self.data.gather_step(index, random, x, y);
         self.run.stepped(state.step);
-        self.map.begin_step(&mut self.workspace, StepRandom { seed: self.seed, step: state.step });
+        self.map.begin_step(&mut self.workspace, random);
         match self.map.adjoints(&mut self.workspace) {
             Ok(loss) if loss.is_finite() => {
                 self.adam.step(self.map, &self.workspace, learning_rate);

@@ -101,7 +101,7 @@ fn trained_for(
     blind: bool,
 ) -> (Result<super::Outcome>, Fragile, Vec<(String, f64)>) {
     let mut map = Fragile { parameters: vec![0.0], steps: AtomicU64::new(0), broken, blind };
-    let data = Dataset { target: 1, given: 0, x: vec![0.0; 40], y: Vec::new() };
+    let data = Dataset { target: 1, given: 0, x: vec![0.0; 40], y: Vec::new(), fresh: None };
     let (train_rows, valid_rows): (Vec<u32>, Vec<u32>) = ((0..30).collect(), (30..40).collect());
     let settings = TrainSettings {
         batch_size: Some(10),

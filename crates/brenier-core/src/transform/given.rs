@@ -1,8 +1,11 @@
 //! The given side: supports and scaling per column, then optionally principal components; no inverse is needed.
 
 use super::column::{self, Column, ColumnSettings, Scaling, Side};
+use super::noise::GivenNoise;
 use super::pca::{Pca, PcaSettings};
 use super::rows::Rows;
+use super::support::Support;
+use crate::data::short_name;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -119,6 +122,41 @@ impl GivenTransform {
             }
         }
         Ok(())
+    }
+
+    /// What independent noise of these standard deviations on the raw columns becomes in the variables that the map sees.
+    ///
+    /// # Errors
+    /// Noise on a column that is not [`Support::Real`]: it would not stay Gaussian.
+    pub fn noise(&self, sd: &[f64]) -> Result<GivenNoise> {
+        if sd.len() != self.input_dim() {
+            return Err(Error::Shape {
+                what: "standard deviations of the noise",
+                expected: self.input_dim().to_string(),
+                got: sd.len().to_string(),
+            });
+        }
+        let mut scaled = Vec::with_capacity(sd.len());
+        for (column, &sd) in self.columns.iter().zip(sd) {
+            if sd > 0.0 && column.support != Support::Real {
+                return Err(Error::setting(
+                    "noise",
+                    format!(
+                        "the given column {:?} has the support {}, and noise is added to real columns only: leave one of the two out",
+                        short_name(&column.name),
+                        column.support
+                    ),
+                ));
+            }
+            scaled.push(sd / column.scale);
+        }
+        match &self.pca {
+            None => Ok(GivenNoise::Columns(scaled.iter().map(|&sd| sd as f32).collect())),
+            Some(pca) => {
+                let variances: Vec<f64> = scaled.iter().map(|sd| sd * sd).collect();
+                GivenNoise::mixed(&pca.weights(), pca.output_dim(), &variances)
+            }
+        }
     }
 
     /// Checks a transform read from a file: ordered bounds, finite centres, positive scales, components that fit.

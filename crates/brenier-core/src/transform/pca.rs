@@ -247,6 +247,12 @@ impl Pca {
         &self.components
     }
 
+    /// vₖ/√λₖ as the columns of a matrix like [`components`](Self::components).
+    pub(super) fn weights(&self) -> Vec<f64> {
+        let rows = self.components.chunks_exact(self.output_dim().max(1));
+        rows.flat_map(|row| row.iter().zip(&self.deviations).map(|(v, deviation)| v / deviation)).collect()
+    }
+
     /// Rows and columns of [`components`](Self::components): inputs and components kept.
     pub fn components_shape(&self) -> [usize; 2] {
         [self.input_dim(), self.output_dim()]

@@ -116,7 +116,7 @@ fn every_golden_value_is_reproduced() {
         assert_close(&format!("{name}: log slopes"), &log_slopes, &flat(&fixture["log_slopes"]));
 
         // What training minimises, with quadrature to rounding.
-        let data = Dataset { target: n, given: m, x: single(&x), y: single(&y) };
+        let data = Dataset { target: n, given: m, x: single(&x), y: single(&y), fresh: None };
         let (all, rules): (Vec<u32>, Rules) = ((0..rows as u32).collect(), Rules::new());
         for (k, expansion) in expansions(&map).iter().enumerate() {
             let mut objective = Objective::new(&data, &all, m + k, &bounds, &rules, 1e-13);
@@ -180,6 +180,7 @@ fn taylor_remainders_of_the_loss_fall_quadratically_in_the_coefficients() {
             given: 2,
             x: single(&normals(&mut rng, 3 * rows)),
             y: single(&normals(&mut rng, 2 * rows)),
+            fresh: None,
         };
         let (all, rules): (Vec<u32>, Rules) = ((0..rows as u32).collect(), Rules::new());
         for (k, expansion) in expansions(&map).iter().enumerate() {
@@ -288,7 +289,7 @@ fn simulated(rows: usize, seed: u64) -> Dataset {
     let trained = super::method::trained(truth().cast()).unwrap();
     let observation: Vec<u32> = (0..rows as u32).collect();
     let x = trained.draw(&z, &y, &observation, &SampleSettings::default()).unwrap().0;
-    Dataset { target: 2, given: 1, x: single(&x), y: single(&y) }
+    Dataset { target: 2, given: 1, x: single(&x), y: single(&y), fresh: None }
 }
 
 fn grown(
