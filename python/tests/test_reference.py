@@ -28,6 +28,7 @@ CASES = {
     "pcp-map": dict(method="pcp-map", epochs=3, feature_width=8),
     "pcp-map, softplus output, deep": dict(method="pcp-map", epochs=2, feature_width=6, depth=3, output_activation="softplus"),
     "pcp-map, pca and robust scaling": dict(method="pcp-map", epochs=2, feature_width=6, pca=2, scaling="robust"),
+    "pcp-map, reduced": dict(method="pcp-map", epochs=2, feature_width=6, reduce=2),
     "cot-flow": dict(method="cot-flow", epochs=2, feature_width=8),
     "cot-flow, embedded": dict(method="cot-flow", epochs=2, feature_width=6, depth=3, embedding=[5, 2]),
     "gaussian": dict(method="gaussian"),

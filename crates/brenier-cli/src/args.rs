@@ -508,6 +508,12 @@ pub(crate) struct SettingFlags {
     /// adds it anew to every row of every step. May be repeated; rest stands for the columns that no other one names
     #[arg(long, value_name = "[COLUMNS=]SD", value_parser = setting::<NoiseRule>, help_heading = "Columns")]
     noise: Vec<NoiseRule>,
+    /// Further noise of given columns in training alone, against learning the noise of the table by heart; written as --noise
+    #[arg(long, value_name = "[COLUMNS=]SD", value_parser = setting::<NoiseRule>, help_heading = "Columns")]
+    jitter: Vec<NoiseRule>,
+    /// Reduce many given columns to at most so many directions that the target has to do with
+    #[arg(long, value_name = "COUNT", help_heading = "Columns", conflicts_with = "pca")]
+    reduce: Option<usize>,
     /// Principal components of the given columns: a count (8) or a part of their variance (0.99)
     #[arg(long, value_name = "COUNT|PART", value_parser = setting::<PcaSettings>, help_heading = "Columns")]
     pca: Option<PcaSettings>,
@@ -598,6 +604,8 @@ impl SettingFlags {
         settings.support.extend(self.support);
         set(&mut settings.scaling, self.scaling);
         settings.noise.rules.extend(self.noise);
+        settings.jitter.rules.extend(self.jitter);
+        fill(&mut settings.reduce, self.reduce);
         fill(&mut settings.pca, self.pca);
         set(&mut settings.whiten, self.whiten);
         settings.joint |= self.joint;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use brenier::map::Method;
 use brenier::reproduce::lotka_volterra::LvSettings;
 use brenier::reproduce::sbibm::{PUBLISHED_SIMULATIONS, SbibmSettings};
+use brenier::reproduce::shallow_water::{Recipe, SwSettings};
 use brenier::reproduce::{UciSettings, Variant};
 use brenier::simulate::tasks::TASKS;
 use clap::builder::PossibleValuesParser;
@@ -18,7 +19,8 @@ Examples:
   brenier reproduce uci --dataset yacht --method pcp-map --exact-protocol \\
       --folds 10 --out uci
   brenier reproduce lotka-volterra --rows 50000 --out lv
-  brenier reproduce sbibm --task two-moons --simulations 1000 --out sbibm";
+  brenier reproduce sbibm --task two-moons --simulations 1000 --out sbibm
+  brenier reproduce shallow-water --rows 20000 --method fresh --out waves";
 
 pub(crate) const SBIBM_HELP: &str = "\
 For every task, number of simulations, method and seed: a fit with the method's default settings, held-out NLL, calibration, and \
@@ -73,6 +75,27 @@ Examples:
 After an interruption --resume continues with what OUT holds, half-finished trainings and searches too. --rows and --method \
 may be others then, not --seed, --epochs, --tolerance and --observed.";
 
+pub(crate) const SW_HELP: &str = "\
+Simulates waves in basins of random depth, finds the principal components of their noise-free features, and learns the posterior of the \
+depths' leading modes from projected noisy features. Every map is judged on fresh rows: NLL in the units of the published tables beside \
+the published figures, ranks of modes and depths against simultaneous bands, most probable and mean depths at one observation. The \
+exact posterior, which this model allows to compute, says what could be reached.
+
+Methods:
+  pcp-map, cot-flow, cp-flow  with the published settings
+  npe                         as the package sbi does it
+  pairs                       ours: features reduced to the directions that the modes have to do with, an embedding, an autoregressive flow
+  fresh                       the same from noise-free features, with fresh noise in every step
+
+Examples:
+  brenier reproduce shallow-water --out waves
+  brenier reproduce shallow-water --rows 20000,50000,100000 --out waves
+  brenier reproduce shallow-water --rows 2000 --components 100 --epochs 3 \\
+      --test-rows 100 --draws 100 --exact-rows 3 --out look
+
+OUT holds results.md, results.html, results.json, components, models, scores and pictures (SVG and PNG). --resume continues with what OUT \
+holds; --rows and --method may be others then. 100000 rows of 3500 components need about 8 GB of memory.";
+
 #[derive(Subcommand)]
 pub(crate) enum ReproduceCommand {
     /// Densities of six UCI tables: NLL and MMD beside the published ones
@@ -84,6 +107,77 @@ pub(crate) enum ReproduceCommand {
     /// Nine benchmark tasks: draws against exact posteriors, beside published figures
     #[command(after_help = SBIBM_HELP)]
     Sbibm(SbibmArguments),
+    /// Depths of a basin from its waves: 14 modes from 3500 noisy features, and the exact posterior
+    #[command(after_help = SW_HELP)]
+    ShallowWater(SwArguments),
+}
+
+#[derive(Args)]
+pub(crate) struct SwArguments {
+    /// Simulations to learn from, one or more sizes
+    #[arg(short = 'n', long, value_name = "N,…", value_delimiter = ',', default_values_t = SwSettings::default().rows)]
+    rows: Vec<u64>,
+    /// What learns from them
+    #[arg(long, value_name = "METHOD,…", value_delimiter = ',', value_parser = PossibleValuesParser::new(Recipe::NAMES),
+        default_values_t = SwSettings::default().recipes.iter().map(ToString::to_string).collect::<Vec<_>>())]
+    method: Vec<String>,
+    /// Principal components of the features
+    #[arg(long, value_name = "N", default_value_t = SwSettings::default().components)]
+    components: usize,
+    /// Modes of the depths
+    #[arg(long, value_name = "N", default_value_t = SwSettings::default().modes)]
+    modes: usize,
+    /// Fresh rows to judge maps on
+    #[arg(long, value_name = "N", default_value_t = SwSettings::default().test_rows)]
+    test_rows: u64,
+    /// Draws for each of them
+    #[arg(long, value_name = "N", default_value_t = SwSettings::default().draws)]
+    draws: usize,
+    /// Fresh rows at which the exact posterior is computed; 0 for none
+    #[arg(long, value_name = "N", default_value_t = SwSettings::default().exact_rows)]
+    exact_rows: usize,
+    /// Observed features, a table of one row and 20000 columns [default: a simulated observation]
+    #[arg(long, value_name = "TABLE")]
+    pub(crate) observed: Option<PathBuf>,
+    /// The depths behind the observed features, a table of one row and 100 columns
+    #[arg(long, value_name = "TABLE", requires = "observed")]
+    pub(crate) truth: Option<PathBuf>,
+    /// Write the training tables as noisy-N.npy and noise-free-N.npy, modes first, to fit them with other settings
+    #[arg(long)]
+    tables: bool,
+    /// Epochs of every training, fewer for a quick look
+    #[arg(long, value_name = "N")]
+    epochs: Option<u32>,
+    /// Steps of every training at most
+    #[arg(long, value_name = "N")]
+    max_steps: Option<u64>,
+    /// Seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Folder to write
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Continue with what OUT holds
+    #[arg(long)]
+    pub(crate) resume: bool,
+}
+
+impl SwArguments {
+    pub(crate) fn settings(&self) -> brenier::Result<SwSettings> {
+        Ok(SwSettings {
+            rows: self.rows.clone(),
+            components: self.components,
+            modes: self.modes,
+            recipes: self.method.iter().map(|name| name.parse()).collect::<brenier::Result<_>>()?,
+            test_rows: self.test_rows,
+            draws: self.draws,
+            exact_rows: self.exact_rows,
+            tables: self.tables,
+            epochs: self.epochs,
+            max_steps: self.max_steps,
+            seed: self.seed,
+        })
+    }
 }
 
 #[derive(Args)]

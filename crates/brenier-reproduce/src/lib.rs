@@ -16,6 +16,7 @@ use brenier_tune as tune;
 pub mod experiment;
 pub mod lotka_volterra;
 pub mod sbibm;
+pub mod shallow_water;
 mod uci;
 
 pub use uci::{

@@ -315,12 +315,18 @@ class Model:
         self.given = [Column(one, xp) for one in document["given_transform"]["columns"]]
         self.pca = document["given_transform"].get("pca")
         self.components = xp.asarray(tensors[f"{prefix}given.pca.components"]) if self.pca else None
+        self.reduction = document["given_transform"].get("reduction")
+        self.reduction_weights = xp.asarray(tensors[f"{prefix}given.reduction.weights"]) if self.reduction else None
         settings = document["settings"]["method"]
         if settings["name"] not in METHODS:
             raise ValueError(f"the evaluator does not know the method {settings['name']}; it knows {', '.join(METHODS)}")
         members = document.get("members") or [{"weight": 1.0}]
         self.weights = [member["weight"] for member in members]
-        n, m = len(self.target), len(self.pca["deviations"]) if self.pca else len(self.given)
+        n, m = len(self.target), len(self.given)
+        if self.pca:
+            m = len(self.pca["deviations"])
+        elif self.reduction:
+            m = len(self.reduction["correlations"])
         self.maps = []
         for number in range(len(members)):
             head = f"{prefix}{'' if number == 0 else f'member-{number + 1}.'}map."
@@ -335,6 +341,8 @@ class Model:
         if not self.given:
             return xp.zeros((len(y), 0))
         t = xp.stack([column.forward(y[:, j])[0] for j, column in enumerate(self.given)], axis=1)
+        if self.reduction is not None:
+            return (t - xp.asarray([float(value) for value in self.reduction["mean"]])) @ self.reduction_weights
         if self.pca is None:
             return t
         mean, deviations = (xp.asarray([float(value) for value in self.pca[key]]) for key in ("mean", "deviations"))

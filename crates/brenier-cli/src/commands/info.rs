@@ -91,6 +91,21 @@ fn text(model: &Posterior) -> String {
     if !header.settings.noise.is_empty() {
         line("declared noise", header.settings.noise.to_string());
     }
+    if !header.settings.jitter.is_empty() {
+        line("jitter", header.settings.jitter.to_string());
+    }
+    if let Some(reduction) = header.given_transform.reduction() {
+        let (first, last) =
+            (reduction.correlations()[0], reduction.correlations()[reduction.output_dim() - 1]);
+        line(
+            "reduction",
+            format!(
+                "{} directions of {} columns, correlations with the target {first:.3} to {last:.3}",
+                reduction.output_dim(),
+                reduction.input_dim()
+            ),
+        );
+    }
     if let Some(pca) = header.given_transform.pca() {
         let variance = 100.0 * pca.explained_variance();
         line(

@@ -6,6 +6,7 @@ use brenier::data::{Encoding, ReadOptions, Table, UciSet, uci_sets};
 use brenier::reproduce::experiment::{self, Experiment};
 use brenier::reproduce::lotka_volterra::{LvExperiment, LvObservation, Particles, TRUTHS, output_names};
 use brenier::reproduce::sbibm::SbibmExperiment;
+use brenier::reproduce::shallow_water::{Observation, SwExperiment};
 use brenier::reproduce::{UciExperiment, UciScore};
 use brenier::{Error, Run};
 
@@ -13,7 +14,7 @@ use super::data::fetch_sets;
 use crate::failure::Failure;
 use crate::interrupt::{stop_on_interrupt, stop_on_interrupt_saying};
 use crate::lock::Lock;
-use crate::reproduce_args::{LvArguments, ReproduceCommand, UciArguments};
+use crate::reproduce_args::{LvArguments, ReproduceCommand, SwArguments, UciArguments};
 use crate::screen::Screen;
 use crate::{observations, output};
 
@@ -28,6 +29,9 @@ pub(crate) fn run(command: &ReproduceCommand) -> Result<(), Failure> {
         }
         ReproduceCommand::Sbibm(arguments) => {
             reproduce(&SbibmExperiment::new(arguments.settings())?, &arguments.out, arguments.resume)
+        }
+        ReproduceCommand::ShallowWater(arguments) => {
+            reproduce(&shallow_water(arguments)?, &arguments.out, arguments.resume)
         }
         ReproduceCommand::LotkaVolterra(arguments) => {
             reproduce(&lotka_volterra(arguments)?, &arguments.out, arguments.resume)
@@ -53,6 +57,15 @@ fn reproduce(experiment: &dyn Experiment, out: &Path, resume: bool) -> Result<()
 
 fn make(folder: &Path) -> Result<(), Error> {
     std::fs::create_dir_all(folder).map_err(|source| Error::io(folder, "make the folder", source))
+}
+
+fn shallow_water(arguments: &SwArguments) -> Result<SwExperiment, Failure> {
+    let experiment = SwExperiment::new(arguments.settings()?)?;
+    let Some(path) = &arguments.observed else { return Ok(experiment) };
+    let truth = arguments.truth.as_ref().map(Table::read).transpose()?;
+    let observation = Observation::from_tables(&Table::read(path)?, truth.as_ref())
+        .map_err(|error| Failure::from(error).of_table(path))?;
+    Ok(experiment.observed(observation))
 }
 
 fn lotka_volterra(arguments: &LvArguments) -> Result<LvExperiment, Failure> {

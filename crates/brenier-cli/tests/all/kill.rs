@@ -82,6 +82,12 @@ fn fit_joint() {
     campaign("fit --joint", fit("--joint"));
 }
 
+/// Noise that every step draws anew.
+#[test]
+fn fit_noise() {
+    campaign("fit --noise", fit("--noise 0.3"));
+}
+
 #[test]
 fn tune() {
     let space = "[network]\nfeature_width = [4, 8]\n[train]\nlearning_rate = [0.01, 0.02, 0.005]\n";
@@ -120,6 +126,13 @@ fn reproduce_lotka_volterra() {
     campaign("reproduce lotka-volterra", Case { command, inputs: Vec::new() });
 }
 
+#[test]
+fn reproduce_shallow_water() {
+    let command = "reproduce shallow-water --rows 300 --components 12 --modes 2 --method fresh --test-rows 20 --draws 20 \
+                   --exact-rows 1 --epochs 3 --out sw";
+    campaign("reproduce shallow-water", Case { command: command.into(), inputs: Vec::new() });
+}
+
 /// Needs the published table: `brenier data fetch uci --dir DIR`, then `BRENIER_UCI_DIR=DIR`.
 #[test]
 fn reproduce_uci() {
@@ -136,7 +149,7 @@ fn kills() -> Option<usize> {
 }
 
 /// Tests above, among which the kills are divided.
-const COMMANDS: usize = 12;
+const COMMANDS: usize = 14;
 
 /// When a kill comes.
 enum Moment {

@@ -70,6 +70,14 @@ impl<'a> Fit<'a> {
         })
     }
 
+    /// Reduces the given columns to at most so many directions that the target has to do with.
+    pub fn reduce(self, most: usize) -> Self {
+        self.change(|settings| {
+            settings.reduce = Some(most);
+            Ok(())
+        })
+    }
+
     /// Chooses the method, with its defaults.
     pub fn method(self, method: Method) -> Self {
         self.method_settings(method.defaults())

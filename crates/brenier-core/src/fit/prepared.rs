@@ -12,8 +12,8 @@ use crate::data::{Pick, Selection, Split, Table};
 use crate::posterior::OutlierScore;
 use crate::train::{Dataset, FreshNoise, TrainSettings};
 use crate::transform::{
-    ColumnSettings, GivenSettings, GivenTransform, KeptNoise, NoiseSettings, Rows, SupportRule,
-    TargetSettings, TargetTransform, Whiten,
+    ColumnSettings, GivenSettings, GivenTransform, KeptNoise, NoiseSettings, PairRows, Reduction, Rows,
+    SupportRule, TargetSettings, TargetTransform, Whiten,
 };
 use crate::{Error, Result};
 
@@ -32,8 +32,9 @@ pub struct Prepared {
     pub(super) marginal: Option<Block>,
     /// The supports, column by column.
     pub(super) support: Vec<SupportRule>,
-    /// The noise, its columns by name.
+    /// Noise and jitter, their columns by name.
     pub(super) noise: NoiseSettings,
+    pub(super) jitter: NoiseSettings,
     /// The settings that decided all this.
     key: String,
 }
@@ -85,6 +86,32 @@ impl Rows for SomeRows<'_> {
     }
 }
 
+/// Pairs of a split as the reduction sees them.
+struct ScaledPairs<'a> {
+    x: &'a SomeRows<'a>,
+    y: &'a SomeRows<'a>,
+    of_x: &'a TargetTransform,
+    of_y: &'a GivenTransform,
+}
+
+impl PairRows for ScaledPairs<'_> {
+    fn count(&self) -> usize {
+        self.x.count()
+    }
+
+    fn given(&self, index: usize, t: &mut [f64]) -> Result<()> {
+        let mut raw = vec![0.0; t.len()];
+        self.y.read(index, &mut raw);
+        self.of_y.forward(&raw, t)
+    }
+
+    fn target(&self, index: usize, x: &mut [f64]) -> Result<()> {
+        let mut raw = vec![0.0; x.len()];
+        self.x.read(index, &mut raw);
+        self.of_x.forward(&raw, x).map(|_| ())
+    }
+}
+
 impl Prepared {
     /// With validation rows chosen by the seed.
     pub fn new(table: &Table, settings: &FitSettings) -> Result<Self> {
@@ -105,7 +132,12 @@ impl Prepared {
         }
         let key = Self::key(settings);
         let named = settings.named(table.names())?;
-        let settings = &FitSettings { support: named.support, noise: named.noise, ..settings.clone() };
+        let settings = &FitSettings {
+            support: named.support,
+            noise: named.noise,
+            jitter: named.jitter,
+            ..settings.clone()
+        };
         let (target, given) = settings.columns(table.names())?;
         let marginal = match settings.joint {
             false => None,
@@ -121,8 +153,8 @@ impl Prepared {
             }
         };
         let own = Block::new(table, (&target, &given), train, valid, settings)?;
-        let (support, noise) = (settings.support.clone(), settings.noise.clone());
-        Ok(Self { own, marginal, support, noise, key })
+        let FitSettings { support, noise, jitter, .. } = settings.clone();
+        Ok(Self { own, marginal, support, noise, jitter, key })
     }
 
     /// What a user should know about the table.
@@ -150,6 +182,12 @@ impl Prepared {
         if !settings.noise.is_empty() {
             key += &format!(" noise {}", settings.noise);
         }
+        if !settings.jitter.is_empty() {
+            key += &format!(" jitter {}", settings.jitter);
+        }
+        if let Some(most) = settings.reduce {
+            key += &format!(" reduce {most}");
+        }
         key
     }
 }
@@ -162,6 +200,8 @@ pub(super) fn marginal_settings(settings: &FitSettings, given: &[String]) -> Fit
         given: None,
         support: settings.support.iter().filter(|rule| own(rule)).cloned().collect(),
         noise: NoiseSettings::default(),
+        jitter: NoiseSettings::default(),
+        reduce: None,
         pca: None,
         whiten: Whiten::None,
         joint: false,
@@ -195,19 +235,28 @@ impl Block {
         let target_settings =
             TargetSettings { columns: supports(target)?, scaling: settings.scaling, whiten: settings.whiten };
         let target_transform = TargetTransform::fit(&target_names, &target_settings, &rows)?;
-        let sd = match settings.noise.is_empty() {
-            true => None,
+        let deviations = |name: &str, noise: &NoiseSettings| match noise.is_empty() {
+            true => Ok(None),
             false if given.is_empty() => {
-                return Err(Error::setting("noise", "there are no given columns that could have it"));
+                Err(Error::setting(name, "there are no given columns that could have it"))
             }
-            false => Some(settings.noise.resolve(table.names(), given)?),
+            false => noise.resolve(table.names(), given).map(Some),
         };
+        let sd = deviations("noise", &settings.noise)?;
+        let jitter = deviations("jitter", &settings.jitter)?;
         let kept = sd.as_deref().map(|sd| KeptNoise { sd, seed: settings.seed });
         let rows = SomeRows { table, columns: given, rows: seen, noise: kept };
         let given_settings =
             GivenSettings { columns: supports(given)?, scaling: settings.scaling, pca: settings.pca };
-        let (given_transform, given_warnings) = GivenTransform::fit(&given_names, &given_settings, &rows)?;
+        let (mut given_transform, given_warnings) =
+            GivenTransform::fit(&given_names, &given_settings, &rows)?;
         warnings.extend(given_warnings);
+        if let Some(most) = settings.reduce {
+            let x = SomeRows { table, columns: target, rows: seen, noise: None };
+            let pairs = ScaledPairs { x: &x, y: &rows, of_x: &target_transform, of_y: &given_transform };
+            let reduction = Reduction::fit(most, given.len(), target_transform.dim(), &pairs)?;
+            given_transform = given_transform.reduced(reduction);
+        }
         let support = match given.is_empty() {
             true => None,
             false => match OutlierScore::fit(&rows, given.len(), settings.seed) {
@@ -224,9 +273,16 @@ impl Block {
         };
         let sides =
             Sides { table, origin: &origin, target, given, of_x: &target_transform, of_y: &given_transform };
-        let fresh = match &sd {
-            None => None,
-            Some(sd) => Some(FreshNoise { noise: given_transform.noise(sd)?, y: sides.given(None)? }),
+        let fresh = match (&sd, &jitter) {
+            (None, None) => None,
+            (Some(sd), None) => {
+                Some(FreshNoise { noise: given_transform.noise(sd)?, y: Some(sides.given(None)?) })
+            }
+            (None, Some(jitter)) => Some(FreshNoise { noise: given_transform.noise(jitter)?, y: None }),
+            (Some(sd), Some(jitter)) => {
+                let both: Vec<f64> = sd.iter().zip(jitter).map(|(a, b)| a.hypot(*b)).collect();
+                Some(FreshNoise { noise: given_transform.noise(&both)?, y: Some(sides.given(None)?) })
+            }
         };
         let (x, y) = (sides.target()?, sides.given(kept)?);
         let (n, m) = (target_transform.dim(), given_transform.output_dim());
@@ -322,22 +378,29 @@ struct Sides<'a> {
 impl Sides<'_> {
     /// All x in single precision.
     fn target(&self) -> Result<Vec<f32>> {
-        let transform = |raw: &[f64], out: &mut [f64]| self.of_x.forward(raw, out).map(|_| ());
-        self.transformed(self.target, self.of_x.dim(), None, transform)
+        let n = self.of_x.dim();
+        self.transformed(self.target, n, None, |raw, out| {
+            for (index, (raw, out)) in raw.chunks_exact(n).zip(out.chunks_exact_mut(n)).enumerate() {
+                self.of_x.forward(raw, out).map_err(|error| (index, error))?;
+            }
+            Ok(())
+        })
     }
 
     /// All y in single precision, with the noise that rows keep or without.
     fn given(&self, noise: Option<KeptNoise<'_>>) -> Result<Vec<f32>> {
-        self.transformed(self.given, self.of_y.output_dim(), noise, |raw, out| self.of_y.forward(raw, out))
+        self.transformed(self.given, self.of_y.output_dim(), noise, |raw, out| {
+            self.of_y.forward_rows(raw, out)
+        })
     }
 
-    /// Chunks of rows side by side; every row by itself, so that its bits depend on nothing else.
+    /// Chunks of rows side by side, the same ones for any number of threads.
     fn transformed(
         &self,
         columns: &[usize],
         width: usize,
         noise: Option<KeptNoise<'_>>,
-        transform: impl Fn(&[f64], &mut [f64]) -> Result<()> + Sync,
+        transform: impl Fn(&[f64], &mut [f64]) -> Result<(), (usize, Error)> + Sync,
     ) -> Result<Vec<f32>> {
         let mut values = vec![0.0_f32; self.origin.len() * width];
         if width == 0 {
@@ -345,19 +408,19 @@ impl Sides<'_> {
         }
         let chunks = values.par_chunks_mut(CHUNK * width).zip(self.origin.par_chunks(CHUNK));
         let work = |(values, origin): (&mut [f32], &[u32])| -> Result<()> {
-            let (mut raw, mut seen) = (vec![0.0; columns.len()], vec![0.0; width]);
-            for (values, &place) in values.chunks_exact_mut(width).zip(origin) {
+            let (mut raw, mut seen) = (vec![0.0; origin.len() * columns.len()], vec![0.0; values.len()]);
+            for (raw, &place) in raw.chunks_exact_mut(columns.len()).zip(origin) {
                 let row = self.table.row(place as usize);
                 raw.iter_mut().zip(columns).for_each(|(value, &column)| *value = row[column]);
                 if let Some(noise) = &noise {
-                    noise.add(place, &mut raw);
+                    noise.add(place, raw);
                 }
-                transform(&raw, &mut seen).map_err(|error| match error {
-                    Error::Domain(problem) => Error::Domain(format!("row {}: {problem}", place + 1)),
-                    other => other,
-                })?;
-                values.iter_mut().zip(&seen).for_each(|(value, &seen)| *value = seen as f32);
             }
+            transform(&raw, &mut seen).map_err(|(index, error)| match error {
+                Error::Domain(problem) => Error::Domain(format!("row {}: {problem}", origin[index] + 1)),
+                other => other,
+            })?;
+            values.iter_mut().zip(&seen).for_each(|(value, &seen)| *value = seen as f32);
             Ok(())
         };
         // The first row with a problem is named, whatever the threads.

@@ -28,6 +28,11 @@ pub struct FitSettings {
     pub scaling: Scaling,
     /// Noise of given columns whose values in the table are free of it; every step of a training adds noise anew.
     pub noise: NoiseSettings,
+    /// Noise that training adds anew to given columns in every step, though their values have theirs already: against learning the
+    /// noise of the table by heart. Validation rows stay as they are.
+    pub jitter: NoiseSettings,
+    /// The most directions of a supervised reduction of the given columns.
+    pub reduce: Option<usize>,
     /// Principal components of the given columns: a count, or a fraction of the variance to keep.
     pub pca: Option<PcaSettings>,
     /// Whether the target columns are made uncorrelated, for columns that nearly depend on one another.
@@ -59,6 +64,8 @@ struct Written {
     support: Vec<SupportRule>,
     scaling: Scaling,
     noise: NoiseSettings,
+    jitter: NoiseSettings,
+    reduce: Option<usize>,
     pca: Option<PcaSettings>,
     whiten: Whiten,
     joint: bool,
@@ -88,6 +95,8 @@ impl Default for Written {
             support: settings.support,
             scaling: settings.scaling,
             noise: settings.noise,
+            jitter: settings.jitter,
+            reduce: settings.reduce,
             pca: settings.pca,
             whiten: settings.whiten,
             joint: settings.joint,
@@ -131,6 +140,8 @@ impl TryFrom<Written> for FitSettings {
             support: written.support,
             scaling: written.scaling,
             noise: written.noise,
+            jitter: written.jitter,
+            reduce: written.reduce,
             pca: written.pca,
             whiten: written.whiten,
             joint: written.joint,
@@ -203,6 +214,7 @@ impl FitSettings {
             given: (!given.is_empty()).then(|| by_name(&given)),
             support: support.into_iter().map(SupportRule::from).collect(),
             noise: self.noise.named(names)?,
+            jitter: self.jitter.named(names)?,
             ..self.clone()
         })
     }
@@ -217,6 +229,16 @@ impl FitSettings {
             ));
         }
         self.noise.validate()?;
+        self.jitter.validate()?;
+        match self.reduce {
+            Some(0) => {
+                return Err(Error::setting("reduce", "0 directions leave nothing: ask for at least 1"));
+            }
+            Some(_) if self.pca.is_some() => {
+                return Err(Error::setting("reduce", "takes the place of `pca`: leave one of the two out"));
+            }
+            _ => {}
+        }
         if self.joint && !self.noise.is_empty() {
             return Err(Error::setting(
                 "noise",

@@ -63,13 +63,14 @@ pub(super) fn of_sizes(settings: &FitSettings, train: usize, valid: usize, given
              of the target, and densities that change with the seed; a few hundred rows are a start, thousands are good"
         ));
     }
-    let reduced = settings.pca.is_some() || settings.method.spec().embeds();
+    let reduced = settings.pca.is_some() || settings.reduce.is_some() || settings.method.spec().embeds();
     if given >= MANY_GIVEN && given * ROWS_PER_COLUMN > rows && !reduced {
         let can_embed = settings.method.method().info().settings.iter().any(|one| one.name == "embedding");
         let embedding = if can_embed { " or `embedding = 128,64`" } else { "" };
         warnings.push(format!(
-            "{given} given columns for {rows} rows: the map is likely to overfit them; project them on their principal \
-             components with `pca = 0.99` (or a number of them, `pca = 20`){embedding}, or give fewer, telling columns"
+            "{given} given columns for {rows} rows: the map is likely to overfit them; reduce them to the \
+             directions that the target has to do with (`reduce = 50`), project them on their principal components with \
+             `pca = 0.99` (or a number of them, `pca = 20`){embedding}, or give fewer, telling columns"
         ));
     }
     warnings

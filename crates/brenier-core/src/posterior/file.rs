@@ -17,6 +17,7 @@ use crate::{Error, Result};
 
 /// Name of the tensor with the components of the given columns' PCA.
 const PCA: &str = "given.pca.components";
+const REDUCTION: &str = "given.reduction.weights";
 const WHITENING: &str = "target.whitening.directions";
 /// Name of the tensor with the rows that distances of observations are measured to.
 const SUPPORT: &str = "given.support.reference";
@@ -223,6 +224,13 @@ impl Posterior {
                 values: TensorValues::F64(pca.components().to_vec()),
             });
         }
+        if let Some(reduction) = self.header.given_transform.reduction() {
+            tensors.push(Tensor {
+                name: format!("{prefix}{REDUCTION}"),
+                shape: reduction.weights_shape().to_vec(),
+                values: TensorValues::F64(reduction.weights().to_vec()),
+            });
+        }
         if let Some(whitening) = self.header.target_transform.whitening() {
             tensors.push(Tensor {
                 name: format!("{prefix}{WHITENING}"),
@@ -289,6 +297,13 @@ impl Posterior {
                 return Err(wrong(format!("the tensor {PCA} is not F64")));
             };
             pca.set_components(components.clone()).map_err(|error| wrong(error.to_string()))?;
+        }
+        if let Some(reduction) = header.given_transform.reduction_mut() {
+            let shape = reduction.weights_shape();
+            let TensorValues::F64(weights) = take(REDUCTION, &shape)? else {
+                return Err(wrong(format!("the tensor {REDUCTION} is not F64")));
+            };
+            reduction.set_weights(weights.clone()).map_err(|error| wrong(error.to_string()))?;
         }
         if let Some(whitening) = header.target_transform.whitening_mut() {
             let TensorValues::F64(directions) = take(WHITENING, &[whitening.dim(); 2])? else {

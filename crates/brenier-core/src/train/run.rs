@@ -34,11 +34,11 @@ pub struct Dataset {
     pub fresh: Option<FreshNoise>,
 }
 
-/// Rows y without noise, and the noise that a step adds to them.
+/// Rows y and the noise that a step adds to them.
 #[derive(Clone, Debug)]
 pub struct FreshNoise {
-    /// Rows of y, one after the other.
-    pub y: Vec<f32>,
+    /// Rows of y without noise, one after the other; `None` where those of the data get more noise.
+    pub y: Option<Vec<f32>>,
     /// What is added.
     pub noise: GivenNoise,
 }
@@ -52,7 +52,7 @@ impl Dataset {
     /// The same for a step of training, with fresh noise where some was declared.
     fn gather_step(&self, index: &[u32], random: StepRandom, x: &mut [f32], y: &mut [f32]) {
         let Some(fresh) = &self.fresh else { return self.gather(index, x, y) };
-        self.copy(index, &fresh.y, x, y);
+        self.copy(index, fresh.y.as_ref().unwrap_or(&self.y), x, y);
         fresh.noise.add(&mut y[..index.len() * self.given], |chunk| random.noise(chunk));
     }
 

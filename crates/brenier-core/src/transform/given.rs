@@ -1,8 +1,10 @@
-//! The given side: supports and scaling per column, then optionally principal components; no inverse is needed.
+//! The given side: supports and scaling per column, then optionally principal components or a supervised reduction; no inverse is
+//! needed.
 
 use super::column::{self, Column, ColumnSettings, Scaling, Side};
 use super::noise::GivenNoise;
 use super::pca::{Pca, PcaSettings};
+use super::reduce::Reduction;
 use super::rows::Rows;
 use super::support::Support;
 use crate::data::short_name;
@@ -31,6 +33,8 @@ pub struct GivenTransform {
     columns: Vec<Column>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pca: Option<Pca>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reduction: Option<Reduction>,
 }
 
 impl GivenTransform {
@@ -55,7 +59,12 @@ impl GivenTransform {
                 })
             })?),
         };
-        Ok((Self { columns, pca }, warnings))
+        Ok((Self { columns, pca, reduction: None }, warnings))
+    }
+
+    /// The same with its scaled columns reduced.
+    pub(crate) fn reduced(self, reduction: Reduction) -> Self {
+        Self { reduction: Some(reduction), ..self }
     }
 
     /// The number of given columns.
@@ -65,7 +74,11 @@ impl GivenTransform {
 
     /// The number of values m the map sees.
     pub fn output_dim(&self) -> usize {
-        self.pca.as_ref().map_or(self.columns.len(), Pca::output_dim)
+        match (&self.pca, &self.reduction) {
+            (Some(pca), _) => pca.output_dim(),
+            (None, Some(reduction)) => reduction.output_dim(),
+            (None, None) => self.columns.len(),
+        }
     }
 
     /// The columns' names, in order.
@@ -83,6 +96,16 @@ impl GivenTransform {
         self.pca.as_mut()
     }
 
+    /// The reduction, if there is one.
+    pub fn reduction(&self) -> Option<&Reduction> {
+        self.reduction.as_ref()
+    }
+
+    /// The reduction, to put back its weights after reading a model file.
+    pub fn reduction_mut(&mut self) -> Option<&mut Reduction> {
+        self.reduction.as_mut()
+    }
+
     /// Writes to `out` what the map sees of the raw given values.
     ///
     /// # Errors
@@ -98,6 +121,9 @@ impl GivenTransform {
             }
         }
         match &self.pca {
+            None if self.reduction.is_some() => {
+                return self.forward_rows(raw, out).map_err(|(_, error)| error);
+            }
             None => {
                 for ((column, &x), out) in self.columns.iter().zip(raw).zip(out) {
                     (_, *out) = column.forward(x)?;
@@ -114,14 +140,34 @@ impl GivenTransform {
                 }
                 pca.finish(out);
                 if !out.iter().all(|score| score.is_finite()) {
-                    return Err(Error::Domain(
-                        "the given values are too far from the training rows to be projected: correct them"
-                            .to_owned(),
-                    ));
+                    return Err(too_far());
                 }
             }
         }
         Ok(())
+    }
+
+    /// As [`forward`](Self::forward) for several rows, one after the other; an error comes with the row, from 0.
+    pub(crate) fn forward_rows(&self, raw: &[f64], out: &mut [f64]) -> Result<(), (usize, Error)> {
+        let (m, k) = (self.input_dim(), self.output_dim());
+        let Some(reduction) = &self.reduction else {
+            let rows = raw.chunks_exact(m.max(1)).zip(out.chunks_exact_mut(k.max(1))).enumerate();
+            for (index, (raw, out)) in rows {
+                self.forward(raw, out).map_err(|error| (index, error))?;
+            }
+            return Ok(());
+        };
+        let mut scaled = vec![0.0; raw.len()];
+        for (index, (raw, scaled)) in raw.chunks_exact(m).zip(scaled.chunks_exact_mut(m)).enumerate() {
+            for ((column, &x), t) in self.columns.iter().zip(raw).zip(scaled) {
+                (_, *t) = column.forward(x).map_err(|error| (index, error))?;
+            }
+        }
+        reduction.apply(&scaled, out).map_err(|error| (0, error))?;
+        match out.iter().position(|value| !value.is_finite()) {
+            None => Ok(()),
+            Some(place) => Err((place / k.max(1), too_far())),
+        }
     }
 
     /// What independent noise of these standard deviations on the raw columns becomes in the variables that the map sees.
@@ -150,18 +196,29 @@ impl GivenTransform {
             }
             scaled.push(sd / column.scale);
         }
-        match &self.pca {
-            None => Ok(GivenNoise::Columns(scaled.iter().map(|&sd| sd as f32).collect())),
-            Some(pca) => {
-                let variances: Vec<f64> = scaled.iter().map(|sd| sd * sd).collect();
-                GivenNoise::mixed(&pca.weights(), pca.output_dim(), &variances)
+        let variances: Vec<f64> = scaled.iter().map(|sd| sd * sd).collect();
+        match (&self.pca, &self.reduction) {
+            (Some(pca), _) => GivenNoise::mixed(&pca.weights(), pca.output_dim(), &variances),
+            (None, Some(reduction)) => {
+                GivenNoise::mixed(reduction.weights(), reduction.output_dim(), &variances)
             }
+            (None, None) => Ok(GivenNoise::Columns(scaled.iter().map(|&sd| sd as f32).collect())),
         }
     }
 
     /// Checks a transform read from a file: ordered bounds, finite centres, positive scales, components that fit.
     pub fn validate(&self) -> Result<()> {
         self.columns.iter().try_for_each(Column::validate)?;
+        if let Some(reduction) = &self.reduction {
+            if self.pca.is_some() || reduction.input_dim() != self.input_dim() {
+                return Err(Error::Shape {
+                    what: "inputs of the reduction",
+                    expected: format!("the {} given columns, without a PCA", self.input_dim()),
+                    got: reduction.input_dim().to_string(),
+                });
+            }
+            reduction.validate()?;
+        }
         match &self.pca {
             Some(pca) if pca.input_dim() != self.input_dim() => Err(self.pca_mismatch(pca)),
             Some(pca) => pca.validate(),
@@ -176,6 +233,12 @@ impl GivenTransform {
             got: pca.input_dim().to_string(),
         }
     }
+}
+
+fn too_far() -> Error {
+    Error::Domain(
+        "the given values are too far from the training rows to be projected: correct them".to_owned(),
+    )
 }
 
 #[cfg(test)]

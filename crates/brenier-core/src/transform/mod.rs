@@ -7,6 +7,7 @@
 //! | support | u = x, ln x, logit of x in an interval | [`Support`] |
 //! | scaling | t = (u − centre) / scale | [`Scaling`] |
 //! | PCA (given side only) | sₖ = vₖᵀ(t − mean) / √λₖ | [`PcaSettings`] |
+//! | reduction (given side only, in place of PCA) | sₖ = wₖᵀ(t − mean) | [`Reduction`] |
 //! | whitening (target side only) | the same with all components | [`Whiten`] |
 //!
 //! **Units.** A map is trained on t, so its density is that of t. With the log-determinant of the steps,
@@ -46,6 +47,7 @@ mod leading;
 mod moments;
 mod noise;
 mod pca;
+mod reduce;
 mod rows;
 mod rule;
 mod support;
@@ -59,6 +61,8 @@ pub use moments::SecondMoments;
 pub(crate) use noise::KeptNoise;
 pub use noise::{GivenNoise, NoiseRule, NoiseSettings};
 pub use pca::{Pca, PcaSettings};
+pub(crate) use reduce::PairRows;
+pub use reduce::Reduction;
 pub use rows::{FnRows, RowMajor, Rows};
 pub use rule::SupportRule;
 pub use support::Support;

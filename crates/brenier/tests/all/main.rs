@@ -12,3 +12,4 @@ mod known_answers;
 mod methods;
 mod surface;
 mod tune;
+mod wide;
