@@ -19,6 +19,7 @@ use serde::de::DeserializeOwned;
 use crate::check_args::{
     CALIBRATE_HELP, CHECK_HELP, CalibrateArguments, CheckArguments, REPORT_HELP, ReportArguments,
 };
+use crate::cluster_args::{CLUSTER_HELP, ClusterCommand};
 use crate::method_args::{MethodFlags, method};
 use crate::model_args::{ABC_HELP, AbcArguments, SIMULATE_HELP, SimulateArguments};
 use crate::plot_args::{PLOT_HELP, PlotCommand};
@@ -91,6 +92,8 @@ Examples:
   brenier tune --method cot-flow --print-space > space.toml
   brenier tune data.csv --target x --given rest --space space.toml \\
       --out model.brenier
+  # on each of several machines that see the same folder
+  brenier tune data.csv --target x --given rest --out model.brenier --join
 
 A search space has the shape of a settings file, with lists or ranges in the place of values:
   [network]
@@ -103,7 +106,7 @@ A search space has the shape of a settings file, with lists or ranges in the pla
 
 --minutes is for the whole search; pilots get at most 40 % of it. Journal, models and results.csv, a table of all \
 trainings with every setting, are in MODEL.tune; --resume continues after an interruption without repeating what was \
-finished.";
+finished. With --join each process trains what no other has begun, all wait for the last, and all write the same model.";
 
 const SAMPLE_HELP: &str = "\
 Examples:
@@ -282,6 +285,12 @@ pub(crate) enum Command {
     /// Find weighted particles at an observation by simulation alone (SMC-ABC, rejection)
     #[command(after_help = ABC_HELP, allow_negative_numbers = true)]
     Abc(Box<AbcArguments>),
+    /// Spread simulations and searches over the machines of a cluster
+    #[command(after_help = CLUSTER_HELP, subcommand_required = true, arg_required_else_help = true)]
+    Cluster {
+        #[command(subcommand)]
+        command: ClusterCommand,
+    },
     /// Say what a model file holds
     #[command(after_help = INFO_HELP)]
     Info(InfoArguments),
@@ -437,6 +446,9 @@ pub(crate) struct TuneArguments {
     /// Continue the search in MODEL.tune if there is one
     #[arg(long)]
     pub(crate) resume: bool,
+    /// Share the search in MODEL.tune with other processes that run the same command, on this machine or others
+    #[arg(long, help_heading = "Search")]
+    pub(crate) join: bool,
     /// Search space: default, uci or paper (as published), or a TOML file
     #[arg(long, value_name = "NAME|FILE", default_value = "default", help_heading = "Search")]
     pub(crate) space: String,
@@ -477,7 +489,7 @@ impl TuneFlags {
             finalists: self.finalists,
             repeats: self.repeats,
             exact: self.exact_protocol,
-            minutes: None,
+            ..TuneSettings::default()
         }
     }
 }

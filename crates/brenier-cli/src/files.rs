@@ -188,6 +188,7 @@ fn derived(command: &Command, files: &mut Files) {
         | Command::Calibrate(_)
         | Command::Compare(_)
         | Command::Plot { .. }
+        | Command::Cluster { .. }
         | Command::Info(_)
         | Command::Data { .. }
         | Command::Reproduce { .. }

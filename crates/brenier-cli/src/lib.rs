@@ -5,6 +5,7 @@
 
 mod args;
 mod check_args;
+mod cluster_args;
 mod commands;
 mod config;
 mod failure;
@@ -79,7 +80,11 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 fn dispatch(command: Command, threads: Option<usize>) -> Result<(), Failure> {
     let threads = match &command {
         // Nothing is shared out there.
-        Command::Info(_) | Command::Data { .. } | Command::Completions(_) | Command::Man(_) => Some(1),
+        Command::Info(_)
+        | Command::Data { .. }
+        | Command::Cluster { .. }
+        | Command::Completions(_)
+        | Command::Man(_) => Some(1),
         Command::Plot { command: PlotCommand::Pairs(_) | PlotCommand::Curves(_) } => Some(1),
         _ => threads,
     };
@@ -99,6 +104,7 @@ fn dispatch(command: Command, threads: Option<usize>) -> Result<(), Failure> {
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::Report(arguments) => commands::report::run(&arguments),
         Command::Calibrate(arguments) => commands::calibrate::run(&arguments),
+        Command::Cluster { command } => commands::cluster::run(&command),
         Command::Info(arguments) => commands::info::run(&arguments),
         Command::Data { command } => commands::data::run(&command),
         Command::Demo(arguments) => commands::demo::run(&arguments),

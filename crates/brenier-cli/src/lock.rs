@@ -15,36 +15,58 @@ use crate::files::{LOCK, beside, resolved};
 pub(crate) struct Lock {
     path: PathBuf,
     /// None where the file system has no locks.
-    _file: Option<File>,
+    file: Option<File>,
+    kind: Kind,
+}
+
+/// Whether others may have the same lock.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Alone,
+    /// With others that share it.
+    Shared,
 }
 
 impl Lock {
     /// Takes the lock of a file that is going to be written at `out`; none for a device or a pipe.
     pub(crate) fn file(out: &Path) -> Result<Option<Self>, Failure> {
+        Self::of(out, Kind::Alone)
+    }
+
+    /// The same for processes that work together: they lock out those that do not.
+    pub(crate) fn shared_file(out: &Path) -> Result<Option<Self>, Failure> {
+        Self::of(out, Kind::Shared)
+    }
+
+    fn of(out: &Path, kind: Kind) -> Result<Option<Self>, Failure> {
         if out == Path::new("-") || (out.exists() && !out.is_file()) {
             return Ok(None);
         }
         // Two names of one file share the lock.
-        Self::take(beside(&resolved(out), LOCK), out).map(Some)
+        Self::take(beside(&resolved(out), LOCK), out, kind).map(Some)
     }
 
     /// Takes the lock of a folder that results are written into; the folder is there.
     pub(crate) fn folder(out: &Path) -> Result<Self, Failure> {
-        Self::take(out.join(".brenier.lock"), out)
+        Self::take(out.join(".brenier.lock"), out, Kind::Alone)
     }
 
-    fn take(path: PathBuf, out: &Path) -> Result<Self, Failure> {
+    fn take(path: PathBuf, out: &Path, kind: Kind) -> Result<Self, Failure> {
         let failed = |source: io::Error| Error::io(&path, "make the lock file", source);
         loop {
             let mut options = File::options();
             let mut file =
                 options.read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
-            match file.try_lock() {
+            let locked = match kind {
+                Kind::Alone => file.try_lock(),
+                Kind::Shared => file.try_lock_shared(),
+            };
+            match locked {
                 Ok(()) if !is_at(&file, &path) => {} // its owner has just removed it
                 Ok(()) => {
                     // For the message that another process gives; the lock itself needs no contents.
                     let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-                    return Ok(Self { path, _file: Some(file) });
+                    return Ok(Self { path, file: Some(file), kind });
                 }
                 Err(TryLockError::WouldBlock) => {
                     let mut owner = String::new();
@@ -61,7 +83,7 @@ impl Lock {
                 Err(TryLockError::Error(_)) => {
                     // Some network file systems have no locks: better none than no work.
                     let _ = remove_file(&path);
-                    return Ok(Self { path, _file: None });
+                    return Ok(Self { path, file: None, kind });
                 }
             }
         }
@@ -70,8 +92,14 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Before the lock is let go of, so that nobody else's file is removed.
-        let _ = remove_file(&self.path);
+        // Before the lock is let go of, so that nobody else's file is removed; of a shared lock the last one does it.
+        let last = match (&self.file, self.kind) {
+            (Some(file), Kind::Shared) => file.try_lock().is_ok() && is_at(file, &self.path),
+            _ => true,
+        };
+        if last {
+            let _ = remove_file(&self.path);
+        }
     }
 }
 
@@ -114,6 +142,22 @@ mod tests {
         assert!(Lock::folder(folder.path()).is_err());
         drop(held);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn those_who_share_a_lock_keep_others_out_until_the_last_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("m.brenier");
+        let first = Lock::shared_file(&out).unwrap();
+        let second = Lock::shared_file(&out).unwrap();
+        assert!(Lock::file(&out).is_err());
+        drop(first);
+        assert!(Lock::file(&out).is_err());
+        drop(second);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        let alone = Lock::file(&out).unwrap();
+        assert!(Lock::shared_file(&out).is_err());
+        drop(alone);
     }
 
     #[cfg(unix)]

@@ -8,6 +8,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use crate::args::{TableArguments, one_of, whole};
+use crate::cluster_args::shard;
 
 pub(crate) const SIMULATE_HELP: &str = "\
 Models:
@@ -108,8 +109,8 @@ pub(crate) struct SimulateArguments {
     /// Seed: the same rows for the same seed, whatever the number of threads
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
-    /// Make only part I of K of the table
-    #[arg(long, value_name = "I/K")]
+    /// Make only part I of K of the table; slurm: the part of this task of a SLURM array
+    #[arg(long, value_name = "I/K|slurm", value_parser = shard)]
     pub(crate) shard: Option<Shard>,
     /// Simulate at the parameters in the rows of this table instead of prior draws
     #[arg(long, value_name = "TABLE")]

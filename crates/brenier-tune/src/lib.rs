@@ -8,7 +8,7 @@
 //! epochs the worse half is dropped.
 //!
 //! Finished trials are appended to a journal in the search's folder, so that a search that was killed goes on where it
-//! was. Rows of the split's test part decide nothing: each finished model is scored on them once, for the report.
+//! was, and many processes may share one ([`TuneSettings::join`]). Rows of the split's test part decide nothing: each finished model is scored on them once, for the report.
 
 use brenier_core::{
     Error, Event, EventKind, FitSettings, Fitted, Journal, Observer, Posterior, Prepared, Result, Run,
@@ -16,11 +16,15 @@ use brenier_core::{
 };
 use brenier_data as data;
 
+mod join;
 mod journal;
+mod outcome;
 mod search;
 mod space;
+mod training;
 
-pub use search::{TuneEvent, TuneOutcome, search, spread, validation_split};
+pub use outcome::{TuneOutcome, spread};
+pub use search::{TuneEvent, search, validation_split};
 pub use space::{Domain, SearchSpace};
 
 use serde::{Deserialize, Serialize};
@@ -46,6 +50,12 @@ pub struct TuneSettings {
     /// search that runs out of time is not reproducible; one that does not is.
     #[serde(skip_serializing)]
     pub minutes: Option<f64>,
+    /// Share the search with other processes that run it in the same folder.
+    #[serde(skip_serializing)]
+    pub join: bool,
+    /// Trainings at a time in this process: as many as the current rayon pool has threads. With `join`, 0 watches the others.
+    #[serde(skip_serializing)]
+    pub threads: Option<usize>,
 }
 
 /// Epochs of a pilot where nothing is said.
@@ -64,6 +74,8 @@ impl TuneSettings {
             repeats: Some(self.repeats.unwrap_or(by(5, 2))),
             exact: self.exact,
             minutes: self.minutes,
+            join: self.join,
+            threads: self.threads,
         };
         let counts = [
             ("trials", resolved.trials),
@@ -75,6 +87,9 @@ impl TuneSettings {
             if !count.is_some_and(|count| (1..=100_000).contains(&count)) {
                 return Err(Error::setting(name, "must be between 1 and 100000"));
             }
+        }
+        if resolved.threads == Some(0) && !resolved.join {
+            return Err(Error::setting("threads", "must be at least 1, unless the search is joined"));
         }
         if resolved.finalists > resolved.trials {
             return Err(Error::setting(

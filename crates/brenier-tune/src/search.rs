@@ -1,32 +1,33 @@
 //! The search itself: draws, pilots up the ladder, full trainings, the best model.
 
-use crate::EventKind;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::journal::{Entry, Journal as Finished};
-use super::{Final, Pilot, SearchSpace, TuneSettings};
-use crate::data::{Split, Table, discard};
+use super::join::Joined;
+use super::journal::{Entry, Job, Journal};
+use super::training::{Made, Shared, by_loss, forget};
+use super::{Final, Pilot, SearchSpace, TuneOutcome, TuneSettings};
+use crate::data::{Split, Table};
 use crate::kernel::side_by_side;
 use crate::map::method::Problem;
-use crate::train::{Stop, TrainEvent, TrainSettings};
-use crate::{Error, FitSettings, Fitted, Posterior, Prepared, Result};
-use crate::{Event, Journal, Observer, Run, StopToken};
+use crate::train::TrainSettings;
+use crate::{Error, EventKind, FitSettings, Posterior, Result, Run};
 
 /// Parts of the pilot epochs after which the worse half is dropped; the last is the whole.
 const LADDER: [f64; 4] = [0.125, 0.25, 0.5, 1.0];
 /// Part of a time budget that pilots may use.
 const PILOT_SHARE: f64 = 0.4;
+/// How often a process that has nothing to do looks what the others have done.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// An event of a search.
 #[derive(Clone, Debug, Serialize)]
@@ -54,21 +55,6 @@ pub enum TuneEvent {
 
 impl EventKind for TuneEvent {}
 
-/// Everything a search found.
-#[derive(Debug)]
-pub struct TuneOutcome {
-    /// The settings of each trial.
-    pub trials: Vec<FitSettings>,
-    /// The pilots, by trial and rung.
-    pub pilots: Vec<Pilot>,
-    /// The full trainings, best validation loss first.
-    pub finals: Vec<Final>,
-    /// The model with the best validation loss, if any training got that far.
-    pub best: Option<Posterior>,
-    /// Whether every training that belongs to the search ran to its end.
-    pub complete: bool,
-}
-
 /// Training and validation rows as [`fit`](crate::fit()) would choose them; no test rows.
 pub fn validation_split(rows: usize, settings: &FitSettings) -> Result<Split> {
     let (train, valid) = brenier_core::layer::split(rows, &settings.train, settings.seed)?;
@@ -81,7 +67,10 @@ pub fn validation_split(rows: usize, settings: &FitSettings) -> Result<Split> {
 /// draws and is the first of the seeds of the full trainings.
 ///
 /// Journal, checkpoints and models are kept in `folder`, which is made if need be; what it holds of the same search is taken up.
-/// As many trials run at a time as the current rayon pool has threads.
+/// As many trials run at a time as the current rayon pool has threads, unless [`TuneSettings::threads`] says otherwise.
+///
+/// With [`TuneSettings::join`] many processes may run the same search in one folder, at the same time: each trains what no other has
+/// begun, all wait for the last, and all return the same model. One that is killed loses only what it was training.
 pub fn search(
     table: &Table,
     split: &Split,
@@ -98,7 +87,8 @@ pub fn search(
     let fresh = !folder.exists();
     fs::create_dir_all(folder).map_err(|source| Error::io(folder, "make the folder", source))?;
     let identity = identity(table, split, &base, space, &settings, trials.len());
-    let (journal, entries) = Finished::open(&folder.join("journal.jsonl"), &identity)?;
+    let (journal, entries) = Journal::open(folder, &identity, settings.join)?;
+    let joined = settings.join.then(|| Joined::new(folder, journal.others())).transpose()?;
     let started = Instant::now();
     let after = |share: f64| {
         let minutes = settings.minutes.filter(|minutes| *minutes < 1e7)?;
@@ -107,18 +97,32 @@ pub fn search(
     let deadlines = (after(PILOT_SHARE), after(1.0));
     let problem = Problem { target: target.len(), given: given.len(), rows: split.train.len() };
     let costs = trials.iter().map(|trial| trial.cost(problem)).collect::<Result<_>>()?;
-    let search =
-        Search { table, split, trials: &trials, costs, settings: &settings, folder, run, journal, deadlines };
-    let journal = folder.join("journal.jsonl");
-    let (pilots, finals, complete) = search.run(entries).inspect_err(|_| {
+    let mut found = Found::default();
+    entries.into_iter().for_each(|entry| found.insert(entry));
+    let mut search = Search {
+        table,
+        split,
+        trials: &trials,
+        costs,
+        settings: &settings,
+        folder,
+        run,
+        journal,
+        joined,
+        found,
+        deadlines,
+    };
+    let complete = search.run().inspect_err(|_| {
         // Nothing was finished, so nothing is left behind.
-        if fresh && fs::read_to_string(&journal).is_ok_and(|text| text.lines().count() <= 1) {
-            let _ = journal.parent().map(fs::remove_dir_all);
+        let only = folder.join("journal.jsonl");
+        if fresh && fs::read_to_string(only).is_ok_and(|text| text.lines().count() <= 1) {
+            let _ = fs::remove_dir_all(folder);
         }
     })?;
-    let best = finals.0.first().and_then(|best| best.model.as_ref());
-    let best = best.map(|name| Posterior::load(finals.1.join(name))).transpose()?;
-    Ok(TuneOutcome { trials, pilots, finals: finals.0, best, complete })
+    let (pilots, finals) = search.found.into_lists();
+    let best = finals.first().and_then(|best| best.model.as_ref());
+    let best = best.map(|name| Posterior::load(folder.join(name))).transpose()?;
+    Ok(TuneOutcome { trials, pilots, finals, best, complete })
 }
 
 /// SHA-256 of all that decides a search.
@@ -146,57 +150,48 @@ fn identity(
     })
 }
 
-/// Why a training did not come to its own end.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Cut {
-    /// It reached its rung.
-    Rung,
-    /// The time was used up, or the user asked to stop.
-    Budget,
+/// The trainings that have ended, by whomever.
+#[derive(Default)]
+struct Found {
+    /// By trial and rung.
+    pilots: BTreeMap<(usize, usize), Pilot>,
+    /// By trial and repeat.
+    finals: BTreeMap<(usize, usize), Final>,
 }
 
-/// Ends a training at a rung of the ladder or when the search ends; for joint maps block by block.
-struct Pacer<'a> {
-    /// Part of the steps allowed.
-    part: f64,
-    limit: u64,
-    stop: StopToken,
-    /// Either of them ends the training.
-    outer: (&'a StopToken, &'a AtomicBool),
-    deadline: Option<Instant>,
-    cut: Option<Cut>,
-}
-
-impl Pacer<'_> {
-    fn check(&mut self, step: u64) {
-        let over = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        if over || self.outer.0.is_stopped() || self.outer.1.load(Ordering::Relaxed) {
-            self.cut = Some(Cut::Budget);
-        } else if self.cut != Some(Cut::Budget) && step >= self.limit {
-            self.cut = Some(Cut::Rung);
-        } else {
-            return;
+impl Found {
+    fn insert(&mut self, entry: Entry) {
+        match entry {
+            Entry::Pilot(pilot) => drop(self.pilots.insert((pilot.trial, pilot.rung), pilot)),
+            Entry::Final(training) => drop(self.finals.insert((training.trial, training.repeat), training)),
+            Entry::Search { .. } => {}
         }
-        self.stop.stop();
+    }
+
+    fn has(&self, job: Job) -> bool {
+        match job {
+            Job::Pilot { trial, rung } => self.pilots.contains_key(&(trial, rung)),
+            Job::Final { trial, repeat } => self.finals.contains_key(&(trial, repeat)),
+        }
+    }
+
+    /// The pilots, and the full trainings, best first.
+    fn into_lists(self) -> (Vec<Pilot>, Vec<Final>) {
+        let mut finals: Vec<Final> = self.finals.into_values().collect();
+        finals.sort_by(|a, b| {
+            let order = by_loss(a.valid_nll, b.valid_nll);
+            order.then_with(|| (a.trial, a.repeat).cmp(&(b.trial, b.repeat)))
+        });
+        (self.pilots.into_values().collect(), finals)
     }
 }
 
-impl Observer for Pacer<'_> {
-    fn event(&mut self, event: &Event) -> Result<()> {
-        if let Some(TrainEvent::Started { resumed_at, max_steps, .. }) = event.get() {
-            self.limit = match self.part {
-                1.0 => u64::MAX,
-                part => ((*max_steps as f64 * part).ceil() as u64).max(1),
-            };
-            // The second block of a joint map runs to the rung too.
-            self.stop.set(self.cut == Some(Cut::Budget));
-            self.check(*resumed_at);
-        }
-        Ok(())
-    }
-
-    fn stepped(&mut self, step: u64) {
-        self.check(step);
+/// What the observer is told of a training.
+fn event(entry: Entry) -> Option<TuneEvent> {
+    match entry {
+        Entry::Pilot(pilot) => Some(TuneEvent::Pilot(pilot)),
+        Entry::Final(training) => Some(TuneEvent::Final(training)),
+        Entry::Search { .. } => None,
     }
 }
 
@@ -209,41 +204,26 @@ struct Search<'a, 'b: 'a> {
     settings: &'a TuneSettings,
     folder: &'a Path,
     run: Run<'b>,
-    journal: Finished,
+    journal: Journal,
+    joined: Option<Joined>,
+    found: Found,
     /// Of the pilots, and of everything.
     deadlines: (Option<Instant>, Option<Instant>),
 }
 
-/// The full trainings, best first, and the folder their models are in.
-type Finals = (Vec<Final>, PathBuf);
-
 impl<'a, 'b: 'a> Search<'a, 'b> {
-    fn run(mut self, entries: Vec<Entry>) -> Result<(Vec<Pilot>, Finals, bool)> {
-        let mut pilots = BTreeMap::new();
-        let mut finals = BTreeMap::new();
-        for entry in entries {
-            match entry {
-                Entry::Pilot(pilot) => drop(pilots.insert((pilot.trial, pilot.rung), pilot)),
-                Entry::Final(training) => drop(finals.insert((training.trial, training.repeat), training)),
-                Entry::Search { .. } => {}
-            }
+    /// All trainings; whether every one came to its end.
+    fn run(&mut self) -> Result<bool> {
+        let (chosen, mut complete) = self.pilots()?;
+        complete &= !self.run.is_stopped() && self.finals(&chosen)?;
+        if let (true, Some(joined)) = (complete, &self.joined) {
+            joined.tidy();
         }
-        let (chosen, mut complete) = self.pilots(&mut pilots)?;
-        if !self.run.is_stopped() {
-            complete &= self.finals(&chosen, &mut finals)?;
-        } else {
-            complete = false;
-        }
-        let mut finals: Vec<Final> = finals.into_values().collect();
-        finals.sort_by(|a, b| {
-            let order = by_loss(a.valid_nll, b.valid_nll);
-            order.then_with(|| (a.trial, a.repeat).cmp(&(b.trial, b.repeat)))
-        });
-        Ok((pilots.into_values().collect(), (finals, self.folder.to_owned()), complete))
+        Ok(complete)
     }
 
     /// Climbs the ladder; returns the trials to train fully, best first, and whether all pilots were run.
-    fn pilots(&mut self, pilots: &mut BTreeMap<(usize, usize), Pilot>) -> Result<(Vec<usize>, bool)> {
+    fn pilots(&mut self) -> Result<(Vec<usize>, bool)> {
         let finalists = self.settings.finalists.unwrap_or(1);
         let ladder: &[f64] = if self.settings.exact { &[1.0] } else { &LADDER };
         let mut alive: Vec<usize> = (0..self.trials.len()).collect();
@@ -253,31 +233,18 @@ impl<'a, 'b: 'a> Search<'a, 'b> {
         }
         let mut complete = true;
         for (rung, &part) in ladder.iter().enumerate() {
-            let mut missing: Vec<usize> =
-                alive.iter().copied().filter(|&trial| !pilots.contains_key(&(trial, rung))).collect();
-            if self.deadlines.0.is_none() {
+            let mut trials = alive.clone();
+            let deadline = self.deadlines.0;
+            if deadline.is_none() {
                 // All will be run: the long ones first, so that no thread waits for another at the end.
-                missing.sort_by_key(|&trial| Reverse(self.costs[trial]));
+                trials.sort_by_key(|&trial| Reverse(self.costs[trial]));
             }
-            let (jobs, finished) = (missing.len(), alive.len() - missing.len());
-            self.run.tell(TuneEvent::Started { rung: Some(rung), jobs, finished })?;
-            let (shared, deadline) = (self.shared(), self.deadlines.0);
-            let journal = &mut self.journal;
-            let run = &mut self.run;
-            side_by_side(
-                shared.threads,
-                &shared.abandoned,
-                &missing,
-                |&trial| shared.pilot(trial, rung, part, deadline),
-                |pilot| {
-                    if let Some(pilot) = pilot? {
-                        journal.append(&Entry::Pilot(pilot.clone()))?;
-                        run.tell(TuneEvent::Pilot(pilot.clone()))?;
-                        pilots.insert((pilot.trial, rung), pilot);
-                    }
-                    Ok(())
-                },
-            )?;
+            let jobs = trials.into_iter().map(|trial| Job::Pilot { trial, rung }).collect();
+            self.stage(Some(rung), jobs, deadline, |shared, job, _| match job {
+                Job::Pilot { trial, rung } => shared.pilot(trial, rung, part, deadline),
+                Job::Final { .. } => Ok(None),
+            })?;
+            let pilots = &self.found.pilots;
             let loss = |trial: usize| pilots.get(&(trial, rung)).map(|pilot| pilot.valid_nll);
             if alive.iter().any(|&trial| loss(trial).is_none()) {
                 // Out of time: those that got furthest go first, then those that did better there.
@@ -310,53 +277,93 @@ impl<'a, 'b: 'a> Search<'a, 'b> {
     }
 
     /// Trains each of `chosen` to the end with every seed; returns whether all came to their end.
-    fn finals(&mut self, chosen: &[usize], finals: &mut BTreeMap<(usize, usize), Final>) -> Result<bool> {
+    fn finals(&mut self, chosen: &[usize]) -> Result<bool> {
         let repeats = self.settings.repeats.unwrap_or(1);
-        let mut all: Vec<(usize, usize)> =
-            (0..repeats).flat_map(|repeat| chosen.iter().map(move |&trial| (trial, repeat))).collect();
-        if repeats > 1 && self.deadlines.1.is_none() {
+        let job = |trial: usize, repeat: usize| Job::Final { trial, repeat };
+        let mut jobs: Vec<Job> =
+            (0..repeats).flat_map(|repeat| chosen.iter().map(move |&trial| job(trial, repeat))).collect();
+        let deadline = self.deadlines.1;
+        if repeats > 1 && deadline.is_none() {
             // The best first while the search may be stopped; the last round as the pilots.
-            let last = all.len() - chosen.len();
-            all[last..].sort_by_key(|&(trial, _)| Reverse(self.costs[trial]));
+            let mut last = chosen.to_vec();
+            last.sort_by_key(|&trial| Reverse(self.costs[trial]));
+            jobs.truncate(jobs.len() - chosen.len());
+            jobs.extend(last.into_iter().map(|trial| job(trial, repeats - 1)));
         }
-        let missing: Vec<(usize, usize)> =
-            all.iter().copied().filter(|job| !finals.contains_key(job)).collect();
-        let (jobs, finished) = (missing.len(), all.len() - missing.len());
-        self.run.tell(TuneEvent::Started { rung: None, jobs, finished })?;
-        let (shared, deadline) = (self.shared(), self.deadlines.1);
-        let journal = &mut self.journal;
-        let run = &mut self.run;
-        let first = (finished == 0).then(|| missing.first()).flatten();
-        let mut complete = true;
+        self.stage(None, jobs, deadline, |shared, job, first| match job {
+            Job::Final { trial, repeat } => shared.training(trial, repeat, deadline, first),
+            Job::Pilot { .. } => Ok(None),
+        })
+    }
+
+    /// Runs those of `jobs` that nobody has finished; in a joined search, those that no other process has begun, and then waits
+    /// for the others. `work` is told whether a job is the first of all. Returns whether all came to their end.
+    fn stage(
+        &mut self,
+        rung: Option<usize>,
+        jobs: Vec<Job>,
+        deadline: Option<Instant>,
+        work: impl Fn(&Shared<'a>, Job, bool) -> Result<Option<Made>> + Sync,
+    ) -> Result<bool> {
+        let shared = self.shared();
+        let threads = self.settings.threads.unwrap_or_else(rayon::current_num_threads);
+        let of = jobs.len();
+        let mut missing: Vec<Job> = jobs.into_iter().filter(|&job| !self.found.has(job)).collect();
+        self.run.tell(TuneEvent::Started { rung, jobs: missing.len(), finished: of - missing.len() })?;
+        let first = (missing.len() == of).then(|| missing.first().copied()).flatten();
+        let mut whole = true;
         let mut told = Vec::new();
-        side_by_side(
-            shared.threads,
-            &shared.abandoned,
-            &missing,
-            |job| shared.training(job.0, job.1, deadline, first == Some(job)),
-            |training| {
-                match training? {
-                    None => complete = false,
-                    Some((training, cut, warnings)) => {
-                        for text in warnings {
-                            if !told.contains(&text) {
-                                run.tell(TuneEvent::Warning { text: text.clone() })?;
-                                told.push(text);
-                            }
+        loop {
+            let before = missing.len();
+            let (journal, run, found) = (&mut self.journal, &mut self.run, &mut self.found);
+            let joined = self.joined.as_ref();
+            side_by_side(
+                threads,
+                &shared.abandoned,
+                &missing,
+                |&job| {
+                    let claim = match joined.map(|joined| joined.claim(job)).transpose()? {
+                        Some(None) => return Ok(None),
+                        claim => claim.flatten(),
+                    };
+                    Ok(work(&shared, job, first == Some(job))?.map(|made| (made, claim)))
+                },
+                |done| {
+                    let Some((made, claim)) = done? else { return Ok(()) };
+                    for text in made.warnings {
+                        if !told.contains(&text) {
+                            run.tell(TuneEvent::Warning { text: text.clone() })?;
+                            told.push(text);
                         }
-                        if cut {
-                            complete = false;
-                        } else {
-                            journal.append(&Entry::Final(training.clone()))?;
-                        }
-                        run.tell(TuneEvent::Final(training.clone()))?;
-                        finals.insert((training.trial, training.repeat), training);
                     }
+                    if made.cut {
+                        whole = false;
+                    } else {
+                        journal.append(&made.entry)?;
+                    }
+                    drop(claim);
+                    if let Some(event) = event(made.entry.clone()) {
+                        run.tell(event)?;
+                    }
+                    found.insert(made.entry);
+                    Ok(())
+                },
+            )?;
+            for entry in joined.map(Joined::news).transpose()?.into_iter().flatten() {
+                let awaited = entry.job().is_some_and(|job| missing.contains(&job) && !found.has(job));
+                if let (true, Some(event)) = (awaited, event(entry.clone())) {
+                    run.tell(event)?;
                 }
-                Ok(())
-            },
-        )?;
-        Ok(complete)
+                found.insert(entry);
+            }
+            missing.retain(|&job| !found.has(job));
+            if missing.is_empty() || joined.is_none() || shared.over(deadline) {
+                return Ok(whole && missing.is_empty());
+            }
+            if missing.len() == before {
+                std::thread::sleep(LOOK);
+            }
+        }
     }
 
     fn shared(&self) -> Shared<'a> {
@@ -368,348 +375,8 @@ impl<'a, 'b: 'a> Search<'a, 'b> {
             resumable: !self.settings.exact,
             stop: self.run.token().clone(),
             folder: self.folder.to_owned(),
-            threads: rayon::current_num_threads(),
             abandoned: AtomicBool::new(false),
             prepared: Mutex::default(),
         }
-    }
-}
-
-/// What trials on several threads read.
-struct Shared<'a> {
-    table: &'a Table,
-    split: &'a Split,
-    trials: &'a [FitSettings],
-    /// Epochs of a pilot.
-    epochs: u32,
-    /// Whether a pilot continues from one rung to the next.
-    resumable: bool,
-    stop: StopToken,
-    folder: PathBuf,
-    threads: usize,
-    /// Set when an error ends the search.
-    abandoned: AtomicBool,
-    prepared: Mutex<HashMap<String, Arc<Prepared>>>,
-}
-
-impl Shared<'_> {
-    fn over(&self, deadline: Option<Instant>) -> bool {
-        self.stop.is_stopped() || deadline.is_some_and(|deadline| Instant::now() >= deadline)
-    }
-
-    /// The table made ready for `settings`: once for all trainings that differ in method and training alone.
-    fn prepared(&self, settings: &FitSettings) -> Result<Arc<Prepared>> {
-        let key = Prepared::key(settings);
-        let known = |all: &HashMap<String, Arc<Prepared>>| all.get(&key).cloned();
-        let locked = || self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(prepared) = known(&locked()) {
-            return Ok(prepared);
-        }
-        let (train, valid) = (&self.split.train, &self.split.valid);
-        let prepared = Arc::new(Prepared::with_split(self.table, train, valid, settings)?);
-        let mut all = locked();
-        // Few are in use at a time, and each holds the whole table.
-        if all.len() >= 4 {
-            all.clear();
-        }
-        Ok(all.entry(key).or_insert(prepared).clone())
-    }
-
-    /// Trains with `settings` up to `part` of the steps, or until the deadline.
-    fn fit(
-        &self,
-        settings: &FitSettings,
-        part: f64,
-        deadline: Option<Instant>,
-        journal: Option<Journal>,
-    ) -> Result<(Fitted, Option<Cut>)> {
-        let stop = StopToken::new();
-        let outer = (&self.stop, &self.abandoned);
-        let mut pacer = Pacer { part, limit: u64::MAX, stop: stop.clone(), outer, deadline, cut: None };
-        let run = Run::observed(&mut pacer).stop(&stop).journal(journal);
-        let fitted = self.prepared(settings)?.fit(settings, run)?;
-        Ok((fitted, pacer.cut))
-    }
-
-    /// One rung of a pilot; `None` when the time was used up before.
-    fn pilot(
-        &self,
-        trial: usize,
-        rung: usize,
-        part: f64,
-        deadline: Option<Instant>,
-    ) -> Result<Option<Pilot>> {
-        if self.over(deadline) {
-            return Ok(None);
-        }
-        let mut settings = self.trials[trial].clone();
-        settings.train.epochs = settings.train.epochs.min(self.epochs);
-        let journal = self.resumable.then(|| Journal {
-            path: pilot_path(&self.folder, trial),
-            every: Duration::MAX,
-            resume: true,
-            keep: true,
-        });
-        let started = Instant::now();
-        let fitted = self.fit(&settings, part, deadline, journal);
-        let mut pilot = Pilot {
-            trial,
-            rung,
-            epochs: 0.0,
-            steps: 0,
-            seconds: started.elapsed().as_secs_f64(),
-            valid_nll: None,
-            failure: None,
-        };
-        match fitted {
-            Ok((_, Some(Cut::Budget))) => return Ok(None),
-            Ok((Fitted { posterior, .. }, _)) => {
-                pilot.epochs = epochs(&posterior);
-                pilot.steps = posterior.header().training.steps;
-                pilot.valid_nll = Some(valid_nll(&posterior));
-            }
-            Err(Error::Numerical(problem)) => pilot.failure = Some(problem),
-            Err(error) => return Err(error),
-        }
-        Ok(Some(pilot))
-    }
-
-    /// A training to the end, whether the deadline cut it short, and the fit's warnings; `None` when the time was used
-    /// up before, unless it `must` run.
-    fn training(
-        &self,
-        trial: usize,
-        repeat: usize,
-        deadline: Option<Instant>,
-        must: bool,
-    ) -> Result<Option<(Final, bool, Vec<String>)>> {
-        if self.over(deadline) && !must {
-            return Ok(None);
-        }
-        let mut settings = self.trials[trial].clone();
-        settings.seed = settings.seed.wrapping_add(repeat as u64);
-        let name = format!("final-{trial:04}-{repeat}");
-        let path = self.folder.join(format!("{name}.checkpoint"));
-        let plan = Journal::at(&path);
-        let started = Instant::now();
-        let fitted = self.fit(&settings, 1.0, deadline, Some(plan));
-        let seconds = started.elapsed().as_secs_f64();
-        let (mut cut, mut told) = (false, Vec::new());
-        let training = match fitted {
-            // The user does not want to wait: what has hardly begun is no model.
-            Ok((fitted, Some(Cut::Budget))) if !fitted.validated && self.stop.is_stopped() => {
-                return Ok(None);
-            }
-            Ok((Fitted { posterior, warnings, .. }, ended)) => {
-                let model = format!("{name}.brenier");
-                posterior.save(self.folder.join(&model))?;
-                cut = ended == Some(Cut::Budget);
-                told = warnings;
-                let training = Final::of(&posterior, trial, repeat);
-                Final {
-                    stop: if cut { Some(Stop::Minutes) } else { training.stop },
-                    seconds,
-                    test_nll: self.test_nll(&posterior, &settings)?,
-                    model: Some(model),
-                    ..training
-                }
-            }
-            Err(Error::Numerical(problem)) => Final::failed(trial, repeat, settings.seed, seconds, problem),
-            Err(error) => return Err(error),
-        };
-        if !cut {
-            remove(&path);
-        }
-        Ok(Some((training, cut, told)))
-    }
-
-    /// Mean negative log-likelihood of the test rows, standardised; of all columns for a joint model.
-    fn test_nll(&self, posterior: &Posterior, settings: &FitSettings) -> Result<Option<f64>> {
-        if self.split.test.is_empty() {
-            return Ok(None);
-        }
-        let (target, given) = settings.columns(self.table.names())?;
-        let side = |columns: &[usize]| self.table.gather(&self.split.test, columns);
-        let (target, given) = (side(&target), side(&given));
-        let densities = match posterior.marginal() {
-            None => posterior.log_density(&target, &given)?,
-            Some(_) => posterior.log_density_joint(&target, &given)?.joint(),
-        };
-        Ok(Some(densities.mean_nll().1))
-    }
-}
-
-impl Final {
-    /// A training by its trial and repeat that came to `posterior`.
-    pub fn of(posterior: &Posterior, trial: usize, repeat: usize) -> Self {
-        let summary = &posterior.header().training;
-        Self {
-            trial,
-            repeat,
-            seed: posterior.header().seed,
-            epochs: epochs(posterior),
-            steps: summary.steps,
-            best_step: summary.best_step,
-            stop: Some(summary.stop),
-            seconds: 0.0,
-            valid_nll: Some(valid_nll(posterior)),
-            test_nll: None,
-            failure: None,
-            model: None,
-        }
-    }
-
-    fn failed(trial: usize, repeat: usize, seed: u64, seconds: f64, problem: String) -> Self {
-        Self {
-            trial,
-            repeat,
-            seed,
-            epochs: 0.0,
-            steps: 0,
-            best_step: 0,
-            stop: None,
-            seconds,
-            valid_nll: None,
-            test_nll: None,
-            failure: Some(problem),
-            model: None,
-        }
-    }
-}
-
-/// The best validation loss; of all columns for a joint model.
-fn valid_nll(posterior: &Posterior) -> f64 {
-    let own = |posterior: &Posterior| posterior.header().training.best_valid_nll;
-    own(posterior) + posterior.marginal().map_or(0.0, own)
-}
-
-fn epochs(posterior: &Posterior) -> f64 {
-    posterior.history().last().map_or(0.0, |last| last.epoch)
-}
-
-fn pilot_path(folder: &Path, trial: usize) -> PathBuf {
-    folder.join(format!("pilot-{trial:04}.checkpoint"))
-}
-
-/// Removes what a pilot left for the next rung.
-fn forget(folder: &Path, trial: usize) {
-    remove(&pilot_path(folder, trial));
-}
-
-/// Removes a checkpoint, and that of a joint map's first block.
-fn remove(path: &Path) {
-    let mut first = path.as_os_str().to_owned();
-    first.push(".given");
-    discard(path);
-    discard(Path::new(&first));
-}
-
-/// Smaller is better, none is worst.
-fn by_loss(a: Option<f64>, b: Option<f64>) -> std::cmp::Ordering {
-    a.unwrap_or(f64::INFINITY).total_cmp(&b.unwrap_or(f64::INFINITY))
-}
-
-/// Best, median and worst of figures of which less is better; none of none.
-pub fn spread(mut values: Vec<f64>) -> Option<[f64; 3]> {
-    values.sort_by(f64::total_cmp);
-    let count = values.len();
-    let median = 0.5 * (values.get(count.checked_sub(1)? / 2)? + values.get(count / 2)?);
-    Some([values[0], median, values[count - 1]])
-}
-
-impl TuneOutcome {
-    /// Best, median and worst of a figure over the full trainings that have it.
-    pub fn spread(&self, figure: impl Fn(&Final) -> Option<f64>) -> Option<[f64; 3]> {
-        spread(self.finals.iter().filter_map(figure).collect())
-    }
-
-    /// Every training with its figures and all its settings, as CSV.
-    pub fn to_csv(&self) -> String {
-        let rows: Vec<BTreeMap<String, String>> = self
-            .trials
-            .iter()
-            .map(|settings| {
-                let mut cells = BTreeMap::new();
-                flatten("", &serde_json::to_value(settings).expect("settings are plain data"), &mut cells);
-                cells.remove("seed");
-                cells
-            })
-            .collect();
-        let mut names: Vec<&String> = rows.iter().flat_map(BTreeMap::keys).collect();
-        names.sort_unstable();
-        names.dedup();
-        let mut text = String::from(
-            "stage,trial,rung,repeat,seed,valid_nll,test_nll,epochs,steps,best_step,stop,seconds,failure",
-        );
-        names.iter().for_each(|name| text.extend([",", name.as_str()]));
-        text.push('\n');
-        let mut line = |trial: usize, cells: [String; 13]| {
-            let settings = names.iter().map(|name| rows[trial].get(*name).cloned().unwrap_or_default());
-            let cells: Vec<String> = cells.into_iter().chain(settings).map(|cell| quoted(&cell)).collect();
-            text.push_str(&cells.join(","));
-            text.push('\n');
-        };
-        let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
-        for pilot in &self.pilots {
-            let cells = [
-                "pilot".into(),
-                pilot.trial.to_string(),
-                pilot.rung.to_string(),
-                String::new(),
-                self.trials[pilot.trial].seed.to_string(),
-                number(pilot.valid_nll),
-                String::new(),
-                pilot.epochs.to_string(),
-                pilot.steps.to_string(),
-                String::new(),
-                String::new(),
-                format!("{:.3}", pilot.seconds),
-                pilot.failure.clone().unwrap_or_default(),
-            ];
-            line(pilot.trial, cells);
-        }
-        for training in &self.finals {
-            let stop = training.stop.map(|stop| serde_json::to_value(stop).expect("a word"));
-            let cells = [
-                "final".into(),
-                training.trial.to_string(),
-                String::new(),
-                training.repeat.to_string(),
-                training.seed.to_string(),
-                number(training.valid_nll),
-                number(training.test_nll),
-                training.epochs.to_string(),
-                training.steps.to_string(),
-                training.best_step.to_string(),
-                stop.as_ref().and_then(Value::as_str).unwrap_or_default().into(),
-                format!("{:.3}", training.seconds),
-                training.failure.clone().unwrap_or_default(),
-            ];
-            line(training.trial, cells);
-        }
-        text
-    }
-}
-
-/// Leaves of a JSON document under their dotted names.
-fn flatten(prefix: &str, value: &Value, cells: &mut BTreeMap<String, String>) {
-    match value {
-        Value::Object(table) => {
-            for (key, value) in table {
-                let name = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
-                flatten(&name, value, cells);
-            }
-        }
-        Value::Null => drop(cells.insert(prefix.to_owned(), String::new())),
-        Value::String(text) => drop(cells.insert(prefix.to_owned(), text.clone())),
-        other => drop(cells.insert(prefix.to_owned(), other.to_string())),
-    }
-}
-
-/// A cell of a CSV file.
-fn quoted(cell: &str) -> String {
-    match cell.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", cell.replace('"', "\"\"")),
-        false => cell.to_owned(),
     }
 }

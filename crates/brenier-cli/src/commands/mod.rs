@@ -3,6 +3,7 @@
 pub(crate) mod abc;
 pub(crate) mod calibrate;
 pub(crate) mod check;
+pub(crate) mod cluster;
 pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod data;

@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: TuneArguments) -> Result<(), Failure> {
     let tune = arguments.tune.settings();
     tune.resolved(settings.method.method())?;
     output::check_writable(out)?;
-    let _lock = Lock::file(out)?;
+    let _lock = if arguments.join { Lock::shared_file(out)? } else { Lock::file(out)? };
 
     let options = arguments.tables.options();
     let (table, encoding) = fit::read(path, &options, &mut settings)?;
@@ -49,10 +49,10 @@ pub(crate) fn run(arguments: TuneArguments) -> Result<(), Failure> {
     let (table, split) = together(table, valid, test, &settings)?;
 
     let folder = beside(out, TUNE);
-    set_aside(&folder, arguments.resume)?;
+    set_aside(&folder, arguments.resume || arguments.join)?;
     let stop = stop_on_interrupt()?;
     let mut screen = Screen::new();
-    let tune = TuneSettings { minutes, ..tune };
+    let tune = TuneSettings { minutes, join: arguments.join, ..tune };
     let run = Run::observed(&mut screen).stop(&stop);
     let outcome = search(&table, &split, &settings, &space, &tune, &folder, run)
         .map_err(|error| Failure::from(error).of_table(path))?;

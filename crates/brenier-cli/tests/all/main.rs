@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used)]
 
 mod check;
+mod cluster;
 mod common;
 mod compare;
 mod data;

@@ -209,7 +209,7 @@ impl UciReproduction {
             finalists: Some(by(protocol.finalists, 10, 3)),
             repeats: Some(by(protocol.repeats, 5, 2)),
             exact: protocol.exact,
-            minutes: None,
+            ..TuneSettings::default()
         };
         tune.resolved(method.method())?;
         let space = if protocol.exact { own.exact_space } else { own.short_space };

@@ -30,7 +30,7 @@ fn tune() -> TuneSettings {
         finalists: Some(2),
         repeats: Some(2),
         exact: false,
-        minutes: None,
+        ..TuneSettings::default()
     }
 }
 
