@@ -90,11 +90,17 @@ impl PyCheck {
         let (model, table, n) = (&*self.model, &self.table, self.model.target_names().len());
         let seed = self.found.settings.seed;
         let mut views: Vec<ObservationView> = if model.given_names().is_empty() {
-            vec![ObservationView { name: "the distribution learned".to_owned(), ..ObservationView::default() }]
+            vec![ObservationView {
+                name: "the distribution learned".to_owned(),
+                ..ObservationView::default()
+            }]
         } else {
             let rows = if rows.is_empty() { vec![1, table.rows() / 2 + 1] } else { rows.to_vec() };
             if let Some(row) = rows.iter().find(|&&row| row == 0 || row > table.rows()) {
-                return Err(Error::setting("rows", format!("{row}: the held-out table has rows 1 to {}", table.rows())));
+                return Err(Error::setting(
+                    "rows",
+                    format!("{row}: the held-out table has rows 1 to {}", table.rows()),
+                ));
             }
             let view = |&row: &usize| ObservationView {
                 name: format!("held-out row {row}"),
@@ -173,7 +179,8 @@ pub(crate) fn compare(
             None => Sample::new(values, dim),
             Some(weights) => Sample::new(values, dim)?.with_weights(weights),
         };
-        let found = compare_samples(&sample(&p, dims.0, &p_weights)?, &sample(&q, dims.1, &q_weights)?, &settings)?;
+        let found =
+            compare_samples(&sample(&p, dims.0, &p_weights)?, &sample(&q, dims.1, &q_weights)?, &settings)?;
         Ok(json!({"p_value": found.p_value(), "comparison": found}))
     })?;
     Ok(found.or_raise()?.to_string())

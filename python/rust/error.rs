@@ -22,7 +22,10 @@ fn class(error: &Error) -> &'static str {
 /// The exception called `class` with this text.
 pub(crate) fn exception(class: &str, text: String) -> PyErr {
     Python::attach(|py| {
-        let made = py.import("brenier._errors").and_then(|module| module.getattr(class)).and_then(|class| class.call1((text,)));
+        let made = py
+            .import("brenier._errors")
+            .and_then(|module| module.getattr(class))
+            .and_then(|class| class.call1((text,)));
         match made {
             Ok(value) => PyErr::from_value(value),
             Err(error) => error,

@@ -48,7 +48,11 @@ pub(crate) fn pair_plot(
 
 /// Histograms of columns, each with a value marked or not.
 #[pyfunction]
-pub(crate) fn histograms(columns: Vec<(String, Vec<f64>, Option<f64>)>, width: u32, height: u32) -> PyResult<String> {
+pub(crate) fn histograms(
+    columns: Vec<(String, Vec<f64>, Option<f64>)>,
+    width: u32,
+    height: u32,
+) -> PyResult<String> {
     let one = |(name, values, observed): (String, Vec<f64>, Option<f64>)| {
         let histogram = Histogram::new(name, values);
         match observed {

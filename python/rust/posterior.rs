@@ -112,14 +112,27 @@ impl PyPosterior {
     /// Every validation: step, epoch, training and validation NLL, the best so far, learning rate, drops.
     fn history<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let rows = self.0.history().iter().flat_map(|p| {
-            [p.step as f64, p.epoch, p.train_nll, p.valid_nll, p.best_valid_nll, p.learning_rate, f64::from(p.drops)]
+            [
+                p.step as f64,
+                p.epoch,
+                p.train_nll,
+                p.valid_nll,
+                p.best_valid_nll,
+                p.learning_rate,
+                f64::from(p.drops),
+            ]
         });
         matrix(py, rows.collect(), 7)
     }
 
     /// The given columns of a table or file, encoded.
     #[pyo3(signature = (source, drop_missing=false))]
-    fn given_rows<'py>(&self, py: Python<'py>, source: Source, drop_missing: bool) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    fn given_rows<'py>(
+        &self,
+        py: Python<'py>,
+        source: Source,
+        drop_missing: bool,
+    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let names = self.0.given_names();
         let table = py.detach(|| source.for_model(drop_missing, &self.0, names)).or_raise()?;
         matrix(py, table.into_values(), names.len())
@@ -127,7 +140,12 @@ impl PyPosterior {
 
     /// Target and given columns of a table or file, encoded.
     #[pyo3(signature = (source, drop_missing=false))]
-    fn all_rows<'py>(&self, py: Python<'py>, source: Source, drop_missing: bool) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    fn all_rows<'py>(
+        &self,
+        py: Python<'py>,
+        source: Source,
+        drop_missing: bool,
+    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let names = [self.0.target_names(), self.0.given_names()].concat();
         let table = py.detach(|| source.for_model(drop_missing, &self.0, &names)).or_raise()?;
         matrix(py, table.into_values(), names.len())
@@ -237,7 +255,8 @@ impl PyPosterior {
     ) -> PyResult<Option<Vec<(f64, String, f64)>>> {
         let given = rows_of(&given);
         let found = compute(py, || self.0.distances(&given, observations))?.or_raise()?;
-        Ok(found.map(|rows| rows.into_iter().map(|row| (row.percentile, row.column, row.deviations)).collect()))
+        Ok(found
+            .map(|rows| rows.into_iter().map(|row| (row.percentile, row.column, row.deviations)).collect()))
     }
 
     /// How far the members of an ensemble disagree at each row of `given`, in nats.

@@ -30,8 +30,8 @@ pub(crate) fn fit_settings(text: &str, file: Option<&str>) -> PyResult<FitSettin
     let mut document = match file {
         None => Map::new(),
         Some(text) => {
-            let base: FitSettings =
-                toml::from_str(text).map_err(|error| exception("SettingError", error.message().replace('\n', " ")))?;
+            let base: FitSettings = toml::from_str(text)
+                .map_err(|error| exception("SettingError", error.message().replace('\n', " ")))?;
             object(base)
         }
     };
@@ -89,9 +89,7 @@ pub(crate) fn methods() -> String {
     };
     let one = |&method: &Method| {
         let info = method.info();
-        let setting = |one: &brenier::map::method::SettingInfo| {
-            json!({"name": one.name, "kind": kind(one.kind), "help": one.help, "default": one.default})
-        };
+        let setting = |one: &brenier::map::method::SettingInfo| json!({"name": one.name, "kind": kind(one.kind), "help": one.help, "default": one.default});
         let settings: Vec<Value> = info.settings.iter().map(setting).collect();
         json!({"name": method.name(), "title": info.title, "summary": info.summary, "settings": settings})
     };

@@ -94,7 +94,10 @@ impl PyPrior {
             return Err(exception("SettingError", "a table of samples has no density".to_owned()));
         }
         if self.prior.coordinates() != self.prior.dim() {
-            return Err(exception("SettingError", "a Dirichlet prior has a density of all but one parameter".to_owned()));
+            return Err(exception(
+                "SettingError",
+                "a Dirichlet prior has a density of all but one parameter".to_owned(),
+            ));
         }
         let values = rows_of(&theta);
         let names = self.prior.coordinate_names();
@@ -106,7 +109,8 @@ impl PyPrior {
             }
             self.prior.to_coordinates(row, &mut u);
             // d ln θ/dθ = 1/θ where the coordinate is ln θ.
-            let jacobian: f64 = row.iter().zip(&log).filter(|(_, log)| **log).map(|(value, _)| -value.ln()).sum();
+            let jacobian: f64 =
+                row.iter().zip(&log).filter(|(_, log)| **log).map(|(value, _)| -value.ln()).sum();
             self.prior.log_density(&u) + jacobian
         });
         let density: Vec<f64> = density.collect();
@@ -145,7 +149,10 @@ impl Callable {
             let (values, states): (PyReadonlyArray2<'_, f64>, Bound<'_, PyList>) = answer.extract()?;
             let values = rows_of(&values);
             if values.len() != outputs.len() {
-                return Err(exception("ShapeError", "the simulator returned another number of outputs".to_owned()));
+                return Err(exception(
+                    "ShapeError",
+                    "the simulator returned another number of outputs".to_owned(),
+                ));
             }
             outputs.copy_from_slice(&values);
             let state = |state: Bound<'_, PyAny>| {
@@ -179,7 +186,12 @@ impl Simulator for Callable {
         self.simulate_many(theta, std::slice::from_mut(rng), outputs).map(|mut attempts| attempts.remove(0))
     }
 
-    fn simulate_many(&self, thetas: &[f64], rngs: &mut [Stream], outputs: &mut [f64]) -> brenier::Result<Vec<Attempt>> {
+    fn simulate_many(
+        &self,
+        thetas: &[f64],
+        rngs: &mut [Stream],
+        outputs: &mut [f64],
+    ) -> brenier::Result<Vec<Attempt>> {
         let seeds = rngs.iter_mut().map(next).collect();
         self.call(thetas, seeds, outputs).map_err(|error| {
             let text = format!("the simulator could not be run: {error}");
@@ -206,7 +218,13 @@ impl PySimulator {
     #[new]
     fn new(prior: &PyPrior, outputs: Vec<String>, run: Py<PyAny>, block: usize) -> Self {
         let raised = Raised::default();
-        let callable = Callable { prior: prior.prior.clone(), outputs, run, block: block.max(1), raised: raised.clone() };
+        let callable = Callable {
+            prior: prior.prior.clone(),
+            outputs,
+            run,
+            block: block.max(1),
+            raised: raised.clone(),
+        };
         Self { simulator: Arc::new(callable), raised }
     }
 
@@ -235,11 +253,17 @@ impl PySimulator {
 /// abandoned draws.
 #[pyfunction]
 #[pyo3(signature = (simulator, n, seed, journal=None))]
-pub(crate) fn start_simulate(simulator: &PySimulator, n: u64, seed: u64, journal: Option<PathBuf>) -> PyResult<Job> {
+pub(crate) fn start_simulate(
+    simulator: &PySimulator,
+    n: u64,
+    seed: u64,
+    journal: Option<PathBuf>,
+) -> PyResult<Job> {
     use brenier::simulate::{Outcome, SimulateSettings, run};
     let own = simulator.simulator.clone();
     let settings = SimulateSettings { rows: n, seed, shard: None };
-    let work = move |around: brenier::Run<'_>| run(&*own, &settings, None, around.journal(journal.map(Journal::at)));
+    let work =
+        move |around: brenier::Run<'_>| run(&*own, &settings, None, around.journal(journal.map(Journal::at)));
     Job::start(simulator.raised.clone(), work, |py, outcome| match outcome {
         Outcome::Complete(found) => {
             let failure = |row: &brenier::simulate::FailedRow| json!([row.row, row.parameters, row.reason]);
@@ -268,7 +292,11 @@ pub(crate) fn start_abc(
     let own = simulator.simulator.clone();
     let work = move |run: brenier::Run<'_>| {
         let found = abc::run(&*own, &observed, &settings, None, run.journal(journal.map(Journal::at)))?;
-        let table = found.population.as_ref().map(|own_population| own_population.to_table(own.prior())).transpose()?;
+        let table = found
+            .population
+            .as_ref()
+            .map(|own_population| own_population.to_table(own.prior()))
+            .transpose()?;
         Ok((found, table))
     };
     Job::start(simulator.raised.clone(), work, |py, (found, table)| {

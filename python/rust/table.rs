@@ -15,7 +15,11 @@ use crate::error::{Raise, exception};
 const IN_MEMORY: &str = "the table";
 
 /// Rows one after another as an array.
-pub(crate) fn matrix<'py>(py: Python<'py>, values: Vec<f64>, columns: usize) -> PyResult<Bound<'py, PyArray2<f64>>> {
+pub(crate) fn matrix<'py>(
+    py: Python<'py>,
+    values: Vec<f64>,
+    columns: usize,
+) -> PyResult<Bound<'py, PyArray2<f64>>> {
     let rows = values.len().checked_div(columns).unwrap_or(0);
     PyArray1::from_vec(py, values).reshape([rows, columns])
 }
@@ -29,6 +33,9 @@ pub(crate) fn rows_of(array: &PyReadonlyArray2<'_, f64>) -> Vec<f64> {
     }
 }
 
+/// The arguments of [`PyTable::new`].
+type TableParts<'py> = (Vec<String>, Bound<'py, PyArray2<f64>>, Vec<(usize, Vec<String>)>);
+
 /// Named columns of numbers, or of categories.
 #[pyclass(frozen, name = "Table", module = "brenier._core")]
 pub(crate) struct PyTable {
@@ -41,11 +48,17 @@ impl PyTable {
     /// A table of `values`; `levels` gives, by column, the categories whose positions the column holds.
     #[new]
     #[pyo3(signature = (names, values, levels=Vec::new()))]
-    fn new(names: Vec<String>, values: PyReadonlyArray2<'_, f64>, levels: Vec<(usize, Vec<String>)>) -> PyResult<Self> {
+    fn new(
+        names: Vec<String>,
+        values: PyReadonlyArray2<'_, f64>,
+        levels: Vec<(usize, Vec<String>)>,
+    ) -> PyResult<Self> {
         let table = Table::new(names, rows_of(&values)).or_raise()?;
         let mut all = vec![None; table.columns()];
         for (column, names) in levels {
-            if column >= all.len() || table.iter().any(|row| !(0.0..names.len() as f64).contains(&row[column])) {
+            if column >= all.len()
+                || table.iter().any(|row| !(0.0..names.len() as f64).contains(&row[column]))
+            {
                 return Err(exception("ColumnError", "categories do not fit the table".to_owned()));
             }
             let mut found = Levels::default();
@@ -76,6 +89,14 @@ impl PyTable {
         matrix(py, self.table.values().to_vec(), self.table.columns())
     }
 
+    /// What makes the same table again, for pickling.
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, TableParts<'py>)> {
+        let own = slf.get();
+        let levels = own.levels.iter().enumerate();
+        let levels = levels.filter_map(|(column, found)| Some((column, found.as_ref()?.names.clone()))).collect();
+        Ok((slf.get_type().into_any(), (own.names(), own.to_numpy(slf.py())?, levels)))
+    }
+
     /// SHA-256 of names, shape and values.
     fn hash(&self) -> String {
         self.table.hash()
@@ -102,13 +123,20 @@ pub(crate) enum Source {
 
 impl Source {
     /// Reads the columns that `choose` picks.
-    fn read(&self, drop_missing: bool, choose: impl FnOnce(&[String]) -> Result<Choice>) -> Result<(PathBuf, Read)> {
+    fn read(
+        &self,
+        drop_missing: bool,
+        choose: impl FnOnce(&[String]) -> Result<Choice>,
+    ) -> Result<(PathBuf, Read)> {
         match self {
             Self::File(path) => {
-                let read = data::read_categories(path, &options(drop_missing), choose).map_err(|error| match error {
-                    Error::Columns(problem) => Error::table(path, problem),
-                    other => other,
-                })?;
+                let read =
+                    data::read_categories(path, &options(drop_missing), choose).map_err(
+                        |error| match error {
+                            Error::Columns(problem) => Error::table(path, problem),
+                            other => other,
+                        },
+                    )?;
                 Ok((path.clone(), read))
             }
             Self::Table(own) => {
@@ -117,9 +145,10 @@ impl Source {
                 let table = own.table.select_columns(&choice.columns);
                 let levels: Vec<Option<Levels>> =
                     choice.columns.iter().map(|&column| own.levels[column].clone()).collect();
-                let text = choice.columns.iter().find(|&&column| {
-                    own.levels[column].is_some() && !choice.categorical.contains(&column)
-                });
+                let text = choice
+                    .columns
+                    .iter()
+                    .find(|&&column| own.levels[column].is_some() && !choice.categorical.contains(&column));
                 if let Some(&column) = text {
                     return Err(Error::Columns(format!(
                         "column \"{}\" holds text: name it in `categorical` if it holds categories, or leave it out",
@@ -133,7 +162,11 @@ impl Source {
 
     /// The columns that a fit needs, target first, with numbers in the place of categories, and the settings with columns by
     /// name: what the command does with a file.
-    pub(crate) fn for_fit(&self, drop_missing: bool, settings: &mut FitSettings) -> Result<(Table, Encoding)> {
+    pub(crate) fn for_fit(
+        &self,
+        drop_missing: bool,
+        settings: &mut FitSettings,
+    ) -> Result<(Table, Encoding)> {
         let mut selected = None;
         let (path, read) = self.read(drop_missing, |names| {
             let (target, given) = settings.columns(names)?;
@@ -142,7 +175,10 @@ impl Source {
                 None => Vec::new(),
             };
             if let Some(&column) = categorical.iter().find(|column| !given.contains(column)) {
-                let problem = format!("{} is not among the given columns: only these may hold categories", names[column]);
+                let problem = format!(
+                    "{} is not among the given columns: only these may hold categories",
+                    names[column]
+                );
                 return Err(Error::setting("categorical", problem));
             }
             let name = |columns: &[usize]| columns.iter().map(|&c| names[c].clone()).collect::<Vec<_>>();
@@ -169,7 +205,11 @@ impl Source {
             let mut choice = Choice::default();
             for name in &raw {
                 let category = encoding.column(name);
-                let encoded = || category.and_then(|column| column.names().map(|own| place(&own)).collect::<Option<Vec<usize>>>());
+                let encoded = || {
+                    category.and_then(|column| {
+                        column.names().map(|own| place(&own)).collect::<Option<Vec<usize>>>()
+                    })
+                };
                 if let Some(found) = place(name) {
                     choice.columns.push(found);
                     choice.categorical.extend(category.map(|_| found));
@@ -192,7 +232,10 @@ impl Source {
 #[pyfunction]
 pub(crate) fn split_rows(rows: usize, fraction: f64, seed: u64) -> PyResult<(Vec<u32>, Vec<u32>)> {
     if !(fraction > 0.0 && fraction < 1.0) {
-        return Err(exception("SettingError", format!("setting fraction: must be above 0 and below 1, not {fraction}")));
+        return Err(exception(
+            "SettingError",
+            format!("setting fraction: must be above 0 and below 1, not {fraction}"),
+        ));
     }
     let split = Split::random(rows, 0.0, 1.0 - fraction, seed).or_raise()?;
     Ok((split.train, split.test))
