@@ -1,6 +1,8 @@
 """ArviZ and sbi, where they are installed."""
 
+import os
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,6 +37,35 @@ def test_arviz_verdict(posterior, pairs):
     data = posterior.check(pairs[1], draws=99, progress=False).to_arviz()
     values = group(data, "prior_sbc")["rate"]
     assert values.shape[0] == 1 and 0 < float(values.min()) and float(values.max()) < 1
+
+
+def test_arviz_plots_and_files(posterior, pairs, tmp_path):
+    """Written to PICTURES if that is set, to be looked at."""
+    arviz = pytest.importorskip("arviz")
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    folder = Path(os.environ.get("PICTURES", tmp_path))
+    old = int(arviz.__version__.split(".")[0]) < 1
+    draws = posterior.sample(Y, 500).to_arviz()
+    verdict = posterior.check(pairs[1], draws=99, progress=False).to_arviz()
+    for name, data, plot, options in (
+        ("pair", draws, arviz.plot_pair, {"marginals": True} if old else {}),
+        ("ecdf_pit", verdict, None if old else arviz.plot_ecdf_pit, {"group": "prior_sbc", "coverage": False}),
+    ):
+        if plot is not None:
+            plot(data, **options)
+            plt.gcf().savefig(folder / f"arviz-{arviz.__version__}-{name}.png")
+            plt.close("all")
+    try:
+        draws.to_netcdf(tmp_path / "draws.nc")
+        back = arviz.from_netcdf(tmp_path / "draws.nc")
+    except (ImportError, ValueError):  # no engine for netCDF
+        pytest.importorskip("zarr")
+        draws.to_zarr(tmp_path / "draws.zarr")
+        back = arviz.from_zarr(tmp_path / "draws.zarr")
+    assert np.array_equal(np.asarray(group(back, "posterior")["rate"]), np.asarray(group(draws, "posterior")["rate"]))
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +104,24 @@ def test_sbi_diagnostics(sbi_posterior, pairs):
     assert torch.isfinite(found["ks_pvals"]).all()
     coverage, alpha = run_tarp(theta, x, sbi_posterior, num_posterior_samples=50, show_progress_bar=False)
     assert coverage.shape == alpha.shape
+
+
+def test_sbi_local_classifier_and_pairplot(sbi_posterior, pairs, tmp_path):
+    import torch
+    from sbi.analysis import pairplot
+    from sbi.diagnostics.lc2st import LC2ST
+
+    theta = torch.tensor(pairs[1].values[:200, :2], dtype=torch.float32)
+    x = torch.tensor(pairs[1].values[:200, 2:], dtype=torch.float32)
+    own = torch.cat([sbi_posterior.sample((1,), x=one, show_progress_bars=False) for one in x])
+    test = LC2ST(theta, x, own, seed=1, num_folds=1, num_ensemble=1, classifier="mlp", num_trials_null=5)
+    test.train_under_null_hypothesis(verbosity=0)
+    test.train_on_observed_data(verbosity=0)
+    at = torch.tensor(Y, dtype=torch.float32)
+    draws = sbi_posterior.sample((200,), x=at, show_progress_bars=False)
+    assert 0.0 <= float(test.p_value(draws, at)) <= 1.0
+    figure, _ = pairplot(draws, labels=["rate", "shift"], figsize=(5, 5))
+    figure.savefig(Path(os.environ.get("PICTURES", tmp_path)) / "sbi-pairplot.png")
 
 
 def test_sbi_map(posterior, sbi_posterior):

@@ -1,7 +1,10 @@
 """Simulators: the same table whatever runs it, failures, time-outs, journals."""
 
 import os
+import shutil
 import signal
+import subprocess
+import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
@@ -46,6 +49,32 @@ def test_other_engines(engine):
         return
     with module.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, module.Client(cluster) as client:
         assert br.simulate(simulator, PRIOR, n=200, seed=5, executor=client.get_executor(), progress=False) == alone
+
+
+MPI = """
+import sys
+import brenier as br
+from mpi4py.futures import MPIPoolExecutor
+from conftest import PRIOR, simulator
+
+if __name__ == "__main__":
+    with MPIPoolExecutor() as executor:
+        br.simulate(simulator, PRIOR, n=200, seed=5, executor=executor, progress=False).save(sys.argv[1])
+"""
+
+
+def test_mpi(tmp_path):
+    pytest.importorskip("mpi4py")
+    mpiexec = shutil.which("mpiexec", path=f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ.get('PATH', '')}")
+    if mpiexec is None:
+        pytest.skip("there is no mpiexec")
+    (tmp_path / "script.py").write_text(MPI)
+    environment = dict(os.environ, PYTHONPATH=os.path.dirname(__file__), OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", PRTE_MCA_rmaps_default_mapping_policy=":oversubscribe")
+    words = [mpiexec, "-n", "3", sys.executable, "-m", "mpi4py.futures", str(tmp_path / "script.py"), str(tmp_path / "sims.npz")]
+    made = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120)
+    assert made.returncode == 0, made.stderr
+    alone = br.simulate(simulator, PRIOR, n=200, seed=5, progress=False)
+    assert br.Table.read(tmp_path / "sims.npz") == br.Table(alone.names, alone.values)
 
 
 def test_abandoned_and_failed_rows():
@@ -126,6 +155,31 @@ def test_a_killed_worker_loses_no_row(tmp_path):
 
     found = br.simulate(deadly, PRIOR, n=200, seed=4, executor=2, progress=False)
     assert marker.exists() and len(found) == 200 and not found.failures
+    assert np.array_equal(found.parameters.values, PRIOR.sample(200, seed=4))
+
+
+def deadly_once(theta, seed):
+    """Kills its worker the first time that a row of some kind comes."""
+    marker = os.environ["BRENIER_TEST_MARKER"]
+    if seed % 7 == 0 and not os.path.exists(marker):
+        open(marker, "w").close()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"k": float(seed % 1000)}
+
+
+@pytest.mark.parametrize("engine", ["processes", "loky", "distributed"])
+def test_a_killed_worker_of_an_executor_loses_no_row(engine, tmp_path, monkeypatch):
+    module = None if engine == "processes" else pytest.importorskip(engine)
+    monkeypatch.setenv("BRENIER_TEST_MARKER", str(tmp_path / "killed"))
+    if engine == "distributed":
+        with module.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, module.Client(cluster) as client:
+            found = br.simulate(deadly_once, PRIOR, n=200, seed=4, executor=client.get_executor(), progress=False)
+    else:
+        executor = ProcessPoolExecutor(2) if engine == "processes" else module.get_reusable_executor(max_workers=2)
+        with pytest.warns(br.BrenierWarning, match="the executor broke"):
+            found = br.simulate(deadly_once, PRIOR, n=200, seed=4, executor=executor, progress=False)
+        executor.shutdown(wait=False)
+    assert (tmp_path / "killed").exists() and len(found) == 200 and not found.failures
     assert np.array_equal(found.parameters.values, PRIOR.sample(200, seed=4))
 
 

@@ -24,7 +24,7 @@ def _built(groups: dict[str, dict[str, Any]], dims: dict[str, list[str]], coords
     if int(arviz.__version__.split(".")[0]) >= 1:
         return arviz.from_dict(groups, dims=dims, coords=coords, attrs={"/": attributes})
     standard = {"posterior", "sample_stats", "observed_data", "prior", "posterior_predictive"}
-    known = {name: values for name, values in groups.items() if name in standard}
+    known: dict[str, Any] = {name: values for name, values in groups.items() if name in standard}
     data = arviz.from_dict(**known, dims=dims, coords=coords, attrs=attributes) if known else arviz.InferenceData(attrs=attributes)
     for name in groups.keys() - standard:
         data.add_groups({name: arviz.dict_to_dataset(groups[name], dims=dims, coords=coords)}, warn_on_custom_groups=False)

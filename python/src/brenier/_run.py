@@ -19,11 +19,11 @@ def warn(text: str, level: int = 3) -> None:
     warnings.warn(text, BrenierWarning, stacklevel=level + 1)
 
 
-def wait(job: _core.Job, progress: ProgressOption, read: Reader, news: str) -> tuple[Any, bool]:
+def wait(job: _core.Job, progress: ProgressOption, read: Reader, news: str, meanwhile: Callable[[], None] | None = None) -> tuple[Any, bool]:
     """The result of a call, and whether Ctrl-C stopped it.
 
     The first Ctrl-C asks the call to end with the best it has; the second raises ``KeyboardInterrupt`` and leaves the thread
-    to end by itself.
+    to end by itself. ``meanwhile`` is called ten times a second.
     """
     shown = Progress(progress)
     snapshot: dict[str, Any] = {"line": "", "part": None}
@@ -41,6 +41,8 @@ def wait(job: _core.Job, progress: ProgressOption, read: Reader, news: str) -> t
                 snapshot["step"] = job.step
                 snapshot["seconds"] = shown.seconds
                 if not ended:
+                    if meanwhile is not None and not stopped:
+                        meanwhile()
                     shown.show(dict(snapshot, line=_line(snapshot)))
                     continue
                 break

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import tempfile
+from concurrent.futures import BrokenExecutor, Executor, Future, wait as wait_for
 from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
@@ -13,12 +15,12 @@ import numpy as np
 from . import _core
 from ._data import Columns, to_floats
 from ._draws import Draws
-from ._errors import BrenierError, ShapeError
+from ._errors import BrenierError, FileError, ShapeError
 from ._posterior import Posterior, fit_inputs
 from ._prior import Prior
 from ._progress import ProgressOption
 from ._run import read_abc, read_tune, wait, warn
-from ._simulate import Where, core_simulator
+from ._simulate import MOST_LOSSES, Where, core_simulator, workers_of
 from ._worker import Spec, run_rows, takes_seed
 
 
@@ -59,6 +61,7 @@ def tune(
     repeats: int | None = None,
     exact: bool = False,
     folder: str | os.PathLike[str] | None = None,
+    executor: Executor | None = None,
     config: str | os.PathLike[str] | None = None,
     drop_missing: bool = False,
     progress: ProgressOption = True,
@@ -68,14 +71,30 @@ def tune(
 
     Data and settings are those of :func:`fit`; ``minutes`` bounds the whole search. ``space`` is ``"default"``, ``"uci"``, ``"paper"`` or a
     search space as TOML. A ``folder`` keeps finished trials, so that the same call continues after an interruption.
+
+    Trials run on the threads of this process, or on the workers of an ``executor`` (process pools, loky, Dask's
+    ``client.get_executor()``, MPI), one at a time on each. Workers on other machines must see the ``folder``. The best model is the
+    same whatever runs the search.
     """
     settings["method"] = dict(method) if isinstance(method, Mapping) else method
     rows, document, text = fit_inputs(data, x, target, given, support, categorical, config, drop_missing, settings)
     own = {"trials": trials, "pilot_epochs": pilot_epochs, "finalists": finalists, "repeats": repeats, "exact": exact}
-    kept = os.fspath(folder) if folder is not None else tempfile.mkdtemp(prefix="brenier-tune-")
+    kept = os.path.abspath(folder) if folder is not None else tempfile.mkdtemp(prefix="brenier-tune-")
+    news = "stopped by Ctrl-C: this is the best of the trials so far"
     try:
-        job = _core.start_tune(rows, document, text, space, json.dumps(own), kept, drop_missing)
-        (best, rest), stopped = wait(job, progress, read_tune, "stopped by Ctrl-C: this is the best of the trials so far")
+        if executor is None:
+            job = _core.start_tune(rows, document, text, space, json.dumps(own), kept, drop_missing)
+            (best, rest), stopped = wait(job, progress, read_tune, news)
+        else:
+            os.makedirs(kept, exist_ok=True)
+            crew = _Crew(executor, (rows, document, text, space, json.dumps({**own, "join": True, "threads": 1}), kept, drop_missing))
+            # This process has no share in the work: it watches the folder and ends when all trials have.
+            job = _core.start_tune(rows, document, text, space, json.dumps({**own, "join": True, "threads": 0}), kept, drop_missing)
+            try:
+                (best, rest), stopped = wait(job, progress, read_tune, news, crew.look_after)
+            finally:
+                job.stop()
+                crew.dismiss()
     finally:
         if folder is None:
             shutil.rmtree(kept, ignore_errors=True)
@@ -86,6 +105,67 @@ def tune(
             raise KeyboardInterrupt("the search was stopped before any full training")
         raise BrenierError(f"no training produced a model: {failures[0] if failures else 'the time was used up'}")
     return Tuned(Posterior(best), figures)
+
+
+#: A file in the folder of a search that asks all workers to stop.
+_STOP = "stop"
+
+
+def join_search(rows: Any, document: str, text: str | None, space: str, tune: str, folder: str, drop_missing: bool) -> None:
+    """The share of one worker in a search: trials that nobody else has begun, until there are no more."""
+    if not os.path.isdir(folder):
+        raise FileError(f"{folder}: cannot be seen on {platform.node()}: give tune a `folder` that all workers share")
+    job = _core.start_tune(rows, document, text, space, tune, folder, drop_missing)
+    while not job.wait(0.5):
+        job.events()
+        if os.path.exists(os.path.join(folder, _STOP)):
+            job.stop()
+    job.result()
+
+
+class _Crew:
+    """The workers of an executor that share a search."""
+
+    def __init__(self, executor: Executor, task: tuple[Any, ...]) -> None:
+        self.executor, self.task, self.folder = executor, task, task[5]
+        self.losses = 0
+        self._forget_stop()
+        self.futures: list[Future[None]] = [executor.submit(join_search, *task) for _ in range(workers_of(executor))]
+
+    def look_after(self) -> None:
+        """Replaces workers that were lost; raises where there is nothing to hope for."""
+        for place, future in enumerate(self.futures):
+            if not future.done():
+                continue
+            error = None if future.cancelled() else future.exception()
+            if error is None and not future.cancelled():
+                continue
+            if isinstance(error, BrenierError):
+                raise error
+            self.losses += 1
+            if self.losses > MOST_LOSSES * len(self.futures) or isinstance(error, BrokenExecutor):
+                reason = "the task was cancelled" if error is None else f"{type(error).__name__}: {error}"
+                raise BrenierError(
+                    f"the executor lost its workers ({reason}); finished trials are kept in the `folder`, if one was given, and the "
+                    "same call with another executor continues"
+                ) from error
+            self.futures[place] = self.executor.submit(join_search, *self.task)
+
+    def dismiss(self) -> None:
+        """Ends the workers, if they have not ended by themselves."""
+        pending = wait_for(self.futures, timeout=2.0).not_done
+        if pending:
+            with open(os.path.join(self.folder, _STOP), "w", encoding="utf-8"):
+                pass
+            for future in pending:
+                future.cancel()
+            wait_for(pending, timeout=60.0)
+            self._forget_stop()
+
+    def _forget_stop(self) -> None:
+        path = os.path.join(self.folder, _STOP)
+        if os.path.exists(path):
+            os.remove(path)
 
 
 def abc(

@@ -355,8 +355,7 @@ class _Run:
         own = isinstance(self.where, (str, int))
         if isinstance(self.where, str) and self.where != "processes":
             raise SettingError(f'setting executor: "{self.where}" is not known: None, "processes", a number of processes, or an executor')
-        workers = self.where if isinstance(self.where, int) else None
-        workers = workers or getattr(self.where, "_max_workers", None) or os.cpu_count() or 1
+        workers = self.where if isinstance(self.where, int) else workers_of(self.where)
         pool: Any = worker_pool(self.spec, workers) if own else self.where
         window = 2 * workers
         flying: dict[Future[Rows], tuple[int, int]] = {}
@@ -371,15 +370,18 @@ class _Run:
 
         try:
             while True:
-                while len(flying) < window:
+                lost: list[tuple[int, int, BaseException]] = []
+                while len(flying) < window and not lost:
                     chunk = again.pop() if again else next(chunks, None)
                     if chunk is None:
                         break
-                    submit(*chunk)
-                if not flying:
+                    try:
+                        submit(*chunk)
+                    except BrokenExecutor as broken:
+                        lost.append((*chunk, broken))
+                if not flying and not lost:
                     break
-                ready, _ = wait_for(list(flying), timeout=0.5, return_when=FIRST_COMPLETED)
-                lost: list[tuple[int, int, BaseException]] = []
+                ready, _ = wait_for(list(flying), timeout=0.0 if lost else 0.5, return_when=FIRST_COMPLETED)
                 for future in ready:
                     chunk = flying.pop(future)
                     error = None if future.cancelled() else future.exception()
@@ -387,12 +389,15 @@ class _Run:
                         self._take(future.result())
                     else:
                         lost.append((*chunk, error or BrenierError("the task was cancelled")))
-                if own and any(isinstance(error, BrokenExecutor) for *_, error in lost):
+                if any(isinstance(error, BrokenExecutor) for *_, error in lost):
                     # All tasks of a broken pool are lost.
                     lost += [(*chunk, BrokenExecutor()) for chunk in flying.values()]
                     flying.clear()
-                    pool.shutdown(wait=False)
-                    pool = worker_pool(self.spec, workers)
+                    if own:
+                        pool.shutdown(wait=False)
+                    else:
+                        warn(f"the executor broke ({type(lost[0][2]).__name__}: a worker died); {workers} processes of this one make the other rows", 4)
+                    own, pool = True, worker_pool(self.spec, workers)
                 for first, count, error in lost:
                     self._lost(first, count, error, losses, again, own)
         except BaseException:
@@ -440,6 +445,17 @@ class _Run:
         keep[end:] = False
         keep[[one.row for one in failures]] = False
         return Table(self.spec.parameters + (self.names or []), values[keep]), failures
+
+
+def workers_of(executor: Any) -> int:
+    """The workers of an executor, as far as it tells; otherwise as many as this machine has cores."""
+    for name in ("_max_workers", "num_workers"):
+        if isinstance(own := getattr(executor, name, None), int) and own > 0:
+            return own
+    client = getattr(executor, "_client", None)  # Dask's
+    if client is not None and hasattr(client, "ncores") and (cores := sum(client.ncores().values())):
+        return int(cores)
+    return os.cpu_count() or 1
 
 
 def worker_pool(spec: Spec, workers: int) -> ProcessPoolExecutor:

@@ -11,7 +11,8 @@ Derivatives that the densities need are carried forwards as second-order Taylor 
 log density is a complex step, exact to rounding. With ``read(path, jax.numpy)`` everything runs under JAX (switch on double
 precision), where ``jax.grad`` takes the place of :meth:`Model.gradient`.
 
-A method is one class in :data:`METHODS`: ``forward`` gives z and log |det ∂z/∂x| of rows, ``inverse`` gives x of z.
+A method is one class in :data:`METHODS`: ``forward`` gives z and log |det ∂z/∂x| of rows, ``inverse`` gives x of z. Written for
+clarity, not for speed.
 """
 
 from __future__ import annotations
@@ -62,6 +63,28 @@ def _log_two_cosh(s: Array, xp: Any) -> tuple[Array, Array, Array]:
 
 def _elu(s: Array, xp: Any) -> Array:
     return xp.where(s > 0, s, xp.expm1(xp.minimum(s, 0.0)))
+
+
+def _relu(s: Array, xp: Any) -> Array:
+    return xp.where(s.real > 0, s, 0.0)
+
+
+def _gaussian_softplus(s: Array, xp: Any) -> tuple[Array, Array, Array]:
+    """ψ(s) = sΦ(s) + φ(s) − φ(0)."""
+    density = xp.exp(-0.5 * s * s) / math.sqrt(2.0 * math.pi)
+    if xp is np:  # which has no error function; the imaginary part of a complex step is a derivative
+        below = 0.5 * np.vectorize(math.erfc, otypes=[float])(-s.real / math.sqrt(2.0))
+        below = below + 1j * density.real * s.imag if np.iscomplexobj(s) else below
+    else:
+        from jax.scipy.special import erfc
+
+        below = 0.5 * erfc(-s / math.sqrt(2.0))
+    return s * below + density - 1.0 / math.sqrt(2.0 * math.pi), below, density
+
+
+def _between(x: Array, low: Any, high: Any, xp: Any) -> Array:
+    """x, or the bound that it lies beyond."""
+    return xp.where(x.real < low, low, xp.where(x.real > high, high, x))
 
 
 class Jet:
@@ -115,6 +138,27 @@ def _log_det(matrices: Array, xp: Any) -> Array:
     return total
 
 
+def _solve_gradient(potential: Any, z: Array, xp: Any) -> Array:
+    """x with ∇G(x) = z by damped Newton: it minimises the strongly convex G − zᵀx. Not for JAX's transformations."""
+    x = xp.zeros_like(z)
+    for _ in range(500):
+        g = potential(x)
+        residual = g.gradient[:, 0] - z
+        if float(xp.abs(residual).max()) < 1e-12:
+            break
+        step = xp.linalg.solve(g.hessian[:, 0], residual[:, :, None])[:, :, 0]
+        value, slope = g.value[:, 0] - (z * x).sum(axis=1), (residual * step).sum(axis=1)
+        length = xp.ones(len(x))
+        for _ in range(60):
+            moved = potential(x - length[:, None] * step).value[:, 0] - (z * (x - length[:, None] * step)).sum(axis=1)
+            rising = moved > value - 1e-4 * length * slope + 1e-14 * (1.0 + xp.abs(value))
+            if not bool(rising.any()):
+                break
+            length = xp.where(rising, 0.5 * length, length)
+        x = x - length[:, None] * step
+    return x
+
+
 class PcpMap:
     """z = ∇ₓG with G a network that is convex in x."""
 
@@ -154,25 +198,16 @@ class PcpMap:
         return potential.gradient[:, 0], _log_det(potential.hessian[:, 0], self.xp)
 
     def inverse(self, z: Array, y: Array) -> Array:
-        """x with ∇ₓG(x; y) = z by damped Newton: it minimises the strongly convex G − zᵀx. Not for JAX's transformations."""
-        xp = self.xp
-        x = xp.zeros_like(z)
-        for _ in range(500):
-            g = self._potential(x, y)
-            residual = g.gradient[:, 0] - z
-            if float(xp.abs(residual).max()) < 1e-12:
-                break
-            step = xp.linalg.solve(g.hessian[:, 0], residual[:, :, None])[:, :, 0]
-            value, slope = g.value[:, 0] - (z * x).sum(axis=1), (residual * step).sum(axis=1)
-            length = xp.ones(len(x))
-            for _ in range(60):
-                moved = self._potential(x - length[:, None] * step, y).value[:, 0] - (z * (x - length[:, None] * step)).sum(axis=1)
-                rising = moved > value - 1e-4 * length * slope + 1e-14 * (1.0 + xp.abs(value))
-                if not bool(rising.any()):
-                    break
-                length = xp.where(rising, 0.5 * length, length)
-            x = x - length[:, None] * step
-        return x
+        """x of z."""
+        return _solve_gradient(lambda x: self._potential(x, y), z, self.xp)
+
+
+def _embedded(p: dict[str, Array], y: Array, layers: int, xp: Any) -> Array:
+    """tanh layers, the last of them linear; y itself without any."""
+    for layer in range(1, layers + 1):
+        y = y @ p[f"E{layer}"].T + p[f"d{layer}"]
+        y = xp.tanh(y) if layer < layers else y
+    return y
 
 
 class CotFlow:
@@ -182,12 +217,6 @@ class CotFlow:
         self.p, self.xp, self.n = p, xp, n
         self.depth, self.steps = int(settings["depth"]), int(settings["evaluation_steps"])
         self.layers = len(settings.get("embedding") or [])
-
-    def _embedded(self, y: Array) -> Array:
-        for layer in range(1, self.layers + 1):
-            y = y @ self.p[f"E{layer}"].T + self.p[f"d{layer}"]
-            y = self.xp.tanh(y) if layer < self.layers else y
-        return y
 
     def _rates(self, t: float, state: Array, e: Array) -> Array:
         """Time derivatives of (x, log det), as columns."""
@@ -213,13 +242,13 @@ class CotFlow:
     def forward(self, x: Array, y: Array) -> tuple[Array, Array]:
         """z and log det ∂z/∂x."""
         state = self.xp.concatenate([x, self.xp.zeros((x.shape[0], 1))], axis=1)
-        state = self._integrate(state, self._embedded(y), 0.0, 1.0 / self.steps)
+        state = self._integrate(state, _embedded(self.p, y, self.layers, self.xp), 0.0, 1.0 / self.steps)
         return state[:, : self.n], state[:, self.n]
 
     def inverse(self, z: Array, y: Array) -> Array:
         """x(0) from x(1) = z, in as many steps."""
         state = self.xp.concatenate([z, self.xp.zeros((z.shape[0], 1))], axis=1)
-        return self._integrate(state, self._embedded(y), 1.0, -1.0 / self.steps)[:, : self.n]
+        return self._integrate(state, _embedded(self.p, y, self.layers, self.xp), 1.0, -1.0 / self.steps)[:, : self.n]
 
 
 def _times(jet: Jet, factor: float) -> Jet:
@@ -253,8 +282,356 @@ class Gaussian:
         return mean + ((z @ inverse.T) * self.xp.exp(spread)) @ inverse
 
 
+class CpFlow:
+    """z = N_L(∇F_L(… N_1(∇F_1(N_0(x))))): gradients of networks F_l that are convex in x between normalisations N_l."""
+
+    def __init__(self, settings: dict[str, Any], p: dict[str, Array], n: int, m: int, xp: Any) -> None:
+        self.p, self.xp = p, xp
+        self.depth, self.blocks = int(settings["depth"]), int(settings["blocks"])
+
+    def _norm(self, name: str) -> tuple[Array, Array]:
+        """Shift and factor of the normalisation at ``name``, as in ``outer.?.0``."""
+        return self.p[name.replace("?", "shift")], self.xp.exp(self.p[name.replace("?", "scale")]) + 0.001
+
+    def _potential(self, block: int, x: Array, y: Array) -> Jet:
+        xp, head, last = self.xp, "" if self.blocks == 1 else f"block{block}.", self.depth
+        p = {name[len(head) :]: values for name, values in self.p.items() if name.startswith(head)}
+        positive = lambda s: _softplus(s, xp)[0]  # noqa: E731
+
+        def normal(jet: Jet, place: Any) -> Jet:
+            shift, factor = self._norm(f"{head}?.{place}")
+            return jet.shift(shift).scale(xp.broadcast_to(factor, jet.value.shape))
+
+        shift, factor = self._norm(f"{head}?.c")
+        c = _elu((y @ p["B"].T + p["b"] + shift) * factor, xp)
+        variables = Jet.variables(x, xp)
+        s = normal(variables.mix(p["X.0"]).shift(p["bX.0"]), 0)
+        w = s.apply(_gaussian_softplus) + _times(s, -0.5)
+        width = p["b"].shape[0]
+        for k in range(1, last + 1):
+            start = math.exp(-1.0) if k < last else math.log(math.e - 1.0)
+            gate = positive(c @ p[f"Wz.{k}"].T + p[f"bz.{k}"] + start)
+            s = w.scale(gate).mix(positive(p[f"P.{k}"]) / width)
+            s = s + variables.scale(c @ p[f"Wx.{k}"].T + p[f"bx.{k}"] + 1.0).mix(p[f"X.{k}"])
+            if k < last:
+                s = s.shift(p[f"bP.{k}"] / width + p[f"bX.{k}"] + c @ p[f"Wc.{k}"].T + p[f"bc.{k}"])
+                w = normal(s, k).apply(_gaussian_softplus)
+        a, b = positive(p["w"][1]), positive(p["w"][0])
+        return _times(normal(s, last), a) + _times(variables.half_square(), b)
+
+    def forward(self, x: Array, y: Array) -> tuple[Array, Array]:
+        """z and log |det ∂z/∂x|."""
+        shift, factor = self._norm("outer.?.0")
+        x, log_det = (x + shift) * factor, self.xp.log(factor).sum()
+        for block in range(1, self.blocks + 1):
+            potential = self._potential(block, x, y)
+            shift, factor = self._norm(f"outer.?.{block}")
+            log_det = log_det + _log_det(potential.hessian[:, 0], self.xp) + self.xp.log(factor).sum()
+            x = (potential.gradient[:, 0] + shift) * factor
+        return x, log_det
+
+    def inverse(self, z: Array, y: Array) -> Array:
+        """x of z."""
+        for block in range(self.blocks, 0, -1):
+            shift, factor = self._norm(f"outer.?.{block}")
+            z = _solve_gradient(lambda x: self._potential(block, x, y), z / factor - shift, self.xp)  # noqa: B023
+        shift, factor = self._norm("outer.?.0")
+        return z / factor - shift
+
+
+_LEAST = 1e-3
+
+
+class Npe:
+    """Normalising flows whose transforms read y: spline couplings (nsf), or masked affine transforms (maf)."""
+
+    def __init__(self, settings: dict[str, Any], p: dict[str, Array], n: int, m: int, xp: Any) -> None:
+        self.p, self.xp, self.n, self.kind = p, xp, n, settings["flow"]
+        self.transforms, self.width, self.blocks = (int(settings[key]) for key in ("transforms", "hidden_width", "blocks"))
+        self.bins, self.bound = int(settings["bins"]), float(settings["tail_bound"])
+        self.layers = len(settings.get("embedding") or [])
+        self.orders = _permutations(int(settings["permutation_seed"]), n, self.transforms) if self.kind == "maf" else []
+        degrees, inputs = np.sort(np.arange(self.width) % max(n - 1, 1) + min(n - 1, 1)), np.arange(1, n + 1)
+        hidden = [degrees[:, None] >= degrees] * self.blocks
+        self.masks = [degrees[:, None] >= inputs, *hidden, np.tile(inputs, 2)[:, None] > degrees]
+
+    def _affine(self, t: int, x: Array, y: Array) -> tuple[Array, Array]:
+        """Scales and shifts of masked transform t: of coordinate i, from those before it."""
+        p, xp = self.p, self.xp
+        layer = lambda k, v: v @ (p[f"W{k}.{t}"] * xp.asarray(self.masks[k])).T + p[f"b{k}.{t}"]  # noqa: E731
+        hidden = xp.tanh(layer(0, x) + xp.tanh(y @ p[f"C0.{t}"].T + p[f"c0.{t}"]))
+        for k in range(1, self.blocks + 1):
+            hidden = xp.tanh(layer(k, hidden))
+        outputs = layer(self.blocks + 1, hidden)
+        return _softplus(outputs[:, : self.n], xp)[0] + _LEAST, outputs[:, self.n :]
+
+    def _splines(self, t: int, x: Array, y: Array) -> dict[int, Array]:
+        """The numbers of the splines of transform t, by the coordinates that they bend; they read the other coordinates."""
+        p, xp = self.p, self.xp
+        layer = lambda k, v: v @ p[f"W{k}.{t}"].T + p[f"b{k}.{t}"]  # noqa: E731
+        hidden = y @ p[f"C0.{t}"].T + p[f"c0.{t}"]
+        if self.n == 1:
+            hidden = _relu(hidden, xp)
+            for k in range(1, self.blocks):
+                hidden = _relu(layer(k, hidden), xp)
+        else:
+            hidden = hidden + x[:, 1 - t % 2 :: 2] @ p[f"W0.{t}"].T
+            for k in range(1, self.blocks + 1):
+                inner = layer(2 * k, _relu(layer(2 * k - 1, _relu(hidden, xp)), xp))
+                hidden = hidden + inner * _softplus(y @ p[f"C{k}.{t}"].T + p[f"c{k}.{t}"], xp)[1]
+        raw, each = hidden @ p[f"P.{t}"].T + p[f"p.{t}"], 3 * self.bins - 1
+        moved = [0] if self.n == 1 else range(t % 2, self.n, 2)
+        return {column: raw[:, place * each : (place + 1) * each] for place, column in enumerate(moved)}
+
+    def _bin(self, raw: Array, u: Array, backwards: bool) -> tuple[Array, ...]:
+        """Of the bin of every row: left knot (X, Y), width, height, slopes at both ends."""
+        xp, bins, bound = self.xp, self.bins, self.bound
+
+        def knots(logits: Array) -> Array:
+            parts = xp.exp((logits - logits.real.max(axis=1, keepdims=True)) / math.sqrt(self.width))
+            sizes = 2.0 * bound * (_LEAST + (1.0 - _LEAST * bins) * parts / parts.sum(axis=1, keepdims=True))
+            return xp.concatenate([xp.full((len(u), 1), -bound), -bound + xp.cumsum(sizes, axis=1)], axis=1)
+
+        xs, ys, ones = knots(raw[:, :bins]), knots(raw[:, bins : 2 * bins]), xp.ones((len(u), 1))
+        slopes = xp.concatenate([ones, _softplus(raw[:, 2 * bins :], xp)[0] + _LEAST, ones], axis=1)
+        place = ((ys if backwards else xs)[:, 1:-1].real <= u.real[:, None]).sum(axis=1)[:, None]
+        at = lambda values, k: xp.take_along_axis(values, k, axis=1)[:, 0]  # noqa: E731
+        x0, y0 = at(xs, place), at(ys, place)
+        return x0, y0, at(xs, place + 1) - x0, at(ys, place + 1) - y0, at(slopes, place), at(slopes, place + 1)
+
+    def _bend(self, raw: Array, u: Array) -> tuple[Array, Array]:
+        """A spline's value and log slope; outside of its interval it is the identity."""
+        xp = self.xp
+        outside = xp.abs(u.real) > self.bound
+        x0, y0, w, h, low, high = self._bin(raw, xp.where(outside, 0.0, u), False)
+        theta, secant = (xp.where(outside, 0.0, u) - x0) / w, h / w
+        q = theta * (1.0 - theta)
+        d = secant + (low + high - 2.0 * secant) * q
+        steep = secant**2 * (high * theta**2 + 2.0 * secant * q + low * (1.0 - theta) ** 2)
+        value = y0 + h * (secant * theta**2 + low * q) / d
+        return xp.where(outside, u, value), xp.where(outside, 0.0, xp.log(steep) - 2.0 * xp.log(d))
+
+    def _unbend(self, raw: Array, v: Array) -> Array:
+        """u of a spline's value: the root of a quadratic, and two Newton steps against rounding."""
+        xp = self.xp
+        outside = xp.abs(v) > self.bound
+        x0, y0, w, h, low, high = self._bin(raw, xp.where(outside, 0.0, v), True)
+        rise, secant = xp.where(outside, 0.0, v) - y0, h / w
+        bend = low + high - 2.0 * secant
+        a, b, c = h * (secant - low) + rise * bend, h * low - rise * bend, -secant * rise
+        theta = 2.0 * c / (-b - xp.sqrt(xp.maximum(b * b - 4.0 * a * c, 0.0)))
+        u = x0 + theta * w
+        for _ in range(2):
+            value, log_slope = self._bend(raw, u)
+            u = _between(u - (value - xp.where(outside, value, v)) * xp.exp(-log_slope), x0, x0 + w, xp)
+        return xp.where(outside, v, u)
+
+    def _linear(self, t: int) -> tuple[Array, Array]:
+        """L U and log det of the linear layer; entries off the diagonals stand column by column."""
+        p, xp, n = self.p, self.xp, self.n
+        diagonal = _softplus(p[f"d.{t}"], xp)[0] + _LEAST
+        below, above = ({place: k for k, place in enumerate(own)} for own in (
+            [(i, j) for j in range(n) for i in range(j + 1, n)], [(i, j) for j in range(n) for i in range(j)]))
+        zero, one = xp.zeros(()), xp.ones(())
+        lower = [[p[f"L.{t}"][below[i, j]] if i > j else one if i == j else zero for j in range(n)] for i in range(n)]
+        upper = [[p[f"U.{t}"][above[i, j]] if i < j else diagonal[i] if i == j else zero for j in range(n)] for i in range(n)]
+        matrix = lambda rows: xp.stack([xp.stack(row) for row in rows])  # noqa: E731
+        return matrix(lower) @ matrix(upper), xp.log(diagonal).sum()
+
+    def forward(self, x: Array, y: Array) -> tuple[Array, Array]:
+        """z and log |det ∂z/∂x|."""
+        xp, log_det = self.xp, 0.0
+        y = _embedded(self.p, y, self.layers, xp)
+        for t in range(self.transforms):
+            if self.kind == "maf":
+                scale, shift = self._affine(t, x, y)
+                x, log_det = (scale * x + shift)[:, np.array(self.orders[t])], log_det + xp.log(scale).sum(axis=1)
+                continue
+            columns = [x[:, j] for j in range(self.n)]
+            for column, raw in self._splines(t, x, y).items():
+                columns[column], own = self._bend(raw, columns[column])
+                log_det = log_det + own
+            x = xp.stack(columns, axis=1)
+            if self.n > 1:
+                matrix, own = self._linear(t)
+                x, log_det = x @ matrix.T + self.p[f"e.{t}"], log_det + own
+        return x, log_det
+
+    def inverse(self, z: Array, y: Array) -> Array:
+        """x of z, transform by transform; a masked one coordinate by coordinate."""
+        xp = self.xp
+        y = _embedded(self.p, y, self.layers, xp)
+        for t in reversed(range(self.transforms)):
+            if self.kind == "maf":
+                v = z[:, np.argsort(np.array(self.orders[t]))]
+                z = xp.zeros_like(v)
+                for _ in range(self.n):  # each pass settles one coordinate more
+                    scale, shift = self._affine(t, z, y)
+                    z = (v - shift) / scale
+                continue
+            if self.n > 1:
+                z = xp.linalg.solve(self._linear(t)[0], (z - self.p[f"e.{t}"]).T).T
+            columns = [z[:, j] for j in range(self.n)]
+            for column, raw in self._splines(t, z, y).items():
+                columns[column] = self._unbend(raw, columns[column])
+            z = xp.stack(columns, axis=1)
+        return z
+
+
+def _permutations(seed: int, n: int, count: int) -> list[list[int]]:
+    """Random orders of n coordinates, none of them the identity: Fisher–Yates with the words of ChaCha8 (docs/model-file.md)."""
+    mask, state, key = 0xFFFFFFFF, seed, []
+    for _ in range(8):  # the key, by PCG32
+        state = (state * 6364136223846793005 + 11634580027462260723) % 2**64
+        word, turn = ((state >> 18 ^ state) >> 27) & mask, state >> 59
+        key.append((word >> turn | word << (32 - turn)) & mask)
+
+    def words() -> Any:
+        block = 0
+        while True:
+            start = [0x61707865, 0x3320646E, 0x79622D32, 0x6B206574, *key, block & mask, block >> 32, 0, 0]
+            v = start[:]
+            for turn in range(8):
+                for i in range(4):  # columns, then diagonals
+                    a, b, c, d = ((i + shift * (turn % 2)) % 4 + 4 * shift for shift in range(4))
+                    for one, other, third, bits in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+                        v[one] = (v[one] + v[other]) & mask
+                        mixed = v[third] ^ v[one]
+                        v[third] = (mixed << bits | mixed >> (32 - bits)) & mask
+            yield from ((one + other) & mask for one, other in zip(v, start))
+            block += 1
+
+    source = words()
+
+    def below(bound: int) -> int:
+        product = next(source) * bound
+        carry = (product & mask) > 2**32 - bound and (product & mask) + (next(source) * bound >> 32) > mask
+        return (product >> 32) + carry
+
+    def shuffle(order: list[int]) -> list[int]:
+        chunk, left = 0, 1  # the first index is 0; one word serves for as many of the next as it has room for
+        for i in range(n):
+            if left == 0:
+                bound, left = i + 1, 1
+                while bound * (i + 1 + left) <= mask:
+                    bound, left = bound * (i + 1 + left), left + 1
+                chunk = below(bound)
+            left -= 1
+            chunk, index = (chunk, chunk) if left == 0 else divmod(chunk, i + 1)
+            order[i], order[index] = order[index], order[i]
+        return order
+
+    orders = []
+    for _ in range(count):
+        order = list(range(n))
+        while n > 1 and order == sorted(order):
+            order = shuffle(order)
+        orders.append(order)
+    return orders
+
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+#: Gauss–Legendre on each of 32 panels of [0, 1].
+_NODES, _WEIGHTS = np.add.outer(np.arange(32), 0.5 * (_NODES + 1.0)).ravel() / 32, np.tile(_WEIGHTS, 32) / 64
+
+
+class Atm:
+    """z_k = f_k(…, 0) + ∫₀^{x_k} g(∂_k f_k(…, t)) dt with sums f_k of products of Hermite polynomials of (y, x₁..x_k)."""
+
+    def __init__(self, settings: dict[str, Any], p: dict[str, Array], n: int, m: int, xp: Any) -> None:
+        self.p, self.xp, self.n, self.m = p, xp, n, m
+        self.bounds = np.asarray(p["quantiles"])
+        pairs: list[Any] = [np.asarray(p[f"alpha.{k + 1}"]).astype(int) if f"alpha.{k + 1}" in p else [] for k in range(n)]
+        #: By component and term, the degrees of the columns that it has.
+        self.terms: list[list[dict[int, int]]] = [[{} for _ in range(len(p[f"c.{k + 1}"]))] for k in range(n)]
+        for terms, own in zip(self.terms, pairs):
+            for term, column, degree in own:
+                terms[term][int(column)] = int(degree)
+
+    def _inside(self, t: Array, column: int) -> Array:
+        """t, or the quantile of the column that it lies beyond."""
+        return _between(t, self.bounds[column, 0], self.bounds[column, 1], self.xp)
+
+    def _basis(self, t: Array, most: int) -> list[Array]:
+        """h₀ … h_most, normalised Hermite polynomials; the derivative of h_d is √d h_{d−1}."""
+        found = [self.xp.ones_like(t), t]
+        for d in range(1, most):
+            found.append((t * found[d] - math.sqrt(d) * found[d - 1]) / math.sqrt(d + 1))
+        return found[: most + 1]
+
+    def _continued(self, column: int, t: Array, degree: int) -> Array:
+        """h_degree of a column between its quantiles, the tangent outside."""
+        inside = self._inside(t, column)
+        basis = self._basis(inside, max(degree, 1))
+        return basis[degree] + (math.sqrt(degree) * basis[degree - 1] * (t - inside) if degree else 0.0)
+
+    def _polynomial(self, k: int, before: list[Array]) -> list[Array]:
+        """Given the columns before, f_k(…, t) = Σ_d a_d h_d(t): the a_d."""
+        own = self.m + k
+        most = max(term.get(own, 0) for term in self.terms[k])
+        a = [self.xp.zeros_like(before[0]) for _ in range(most + 1)] if before else [self.xp.zeros(1) for _ in range(most + 1)]
+        for coefficient, term in zip(self.p[f"c.{k + 1}"], self.terms[k]):
+            stem = coefficient
+            for column, degree in term.items():
+                if column != own:
+                    stem = stem * self._continued(column, before[column], degree)
+            a[term.get(own, 0)] = a[term.get(own, 0)] + stem
+        return a
+
+    def _component(self, k: int, a: list[Array], x: Array) -> tuple[Array, Array]:
+        """S_k and its slope in x_k."""
+        xp, own = self.xp, self.m + k
+
+        def slope(t: Array) -> Array:
+            basis = self._basis(self._inside(t, own), len(a))
+            total = xp.zeros_like(t)
+            for d in range(1, len(a)):
+                total = total + a[d].reshape(-1, *[1] * (t.ndim - 1)) * (math.sqrt(d) * basis[d - 1])
+            return _softplus(math.log(2.0) * total, xp)[0] / math.log(2.0)
+
+        zero = xp.zeros(len(x))
+        first, last = self._inside(zero, own), self._inside(x, own)
+        nodes = first[:, None] + (last - first)[:, None] * xp.asarray(_NODES)
+        inside = (slope(nodes) * xp.asarray(_WEIGHTS)).sum(axis=1) * (last - first)
+        origin = sum(part * self._continued(own, zero, d) for d, part in enumerate(a))
+        return origin + slope(first) * first + inside + slope(last) * (x - last), slope(x)
+
+    def forward(self, x: Array, y: Array) -> tuple[Array, Array]:
+        """z and log |det ∂z/∂x|."""
+        columns = [y[:, j] for j in range(self.m)] + [x[:, k] for k in range(self.n)]
+        z, log_det = [], 0.0
+        for k in range(self.n):
+            own, slope = self._component(k, self._polynomial(k, columns[: self.m + k]), columns[self.m + k])
+            z.append(own)
+            log_det = log_det + self.xp.log(slope)
+        return self.xp.stack(z, axis=1), log_det
+
+    def inverse(self, z: Array, y: Array) -> Array:
+        """x of z, one coordinate after the other, by Newton's method within a bracket. Not for JAX's transformations."""
+        xp = self.xp
+        columns = [y[:, j] for j in range(self.m)]
+        for k in range(self.n):
+            a, goal = self._polynomial(k, columns), z[:, k]
+            low, high = -xp.ones(len(z)), xp.ones(len(z))
+            for _ in range(200):
+                low = xp.where(self._component(k, a, low)[0] > goal, 2.0 * low, low)
+                high = xp.where(self._component(k, a, high)[0] < goal, 2.0 * high, high)
+                if bool((self._component(k, a, low)[0] <= goal).all() and (self._component(k, a, high)[0] >= goal).all()):
+                    break
+            x = 0.5 * (low + high)
+            for _ in range(200):
+                value, slope = self._component(k, a, x)
+                if float(xp.abs(value - goal).max()) < 1e-13:
+                    break
+                low, high = xp.where(value < goal, x, low), xp.where(value >= goal, x, high)
+                newton = x - (value - goal) / slope
+                x = xp.where((low < newton) & (newton < high), newton, 0.5 * (low + high))
+            columns.append(x)
+        return xp.stack(columns[self.m :], axis=1)
+
+
 #: The methods by the names that model files have for them.
-METHODS: dict[str, Any] = {"pcp-map": PcpMap, "cot-flow": CotFlow, "gaussian": Gaussian}
+METHODS: dict[str, Any] = {"pcp-map": PcpMap, "cot-flow": CotFlow, "gaussian": Gaussian, "npe": Npe, "atm": Atm, "cp-flow": CpFlow}
 
 
 class Column:
@@ -317,6 +694,10 @@ class Model:
         self.components = xp.asarray(tensors[f"{prefix}given.pca.components"]) if self.pca else None
         self.reduction = document["given_transform"].get("reduction")
         self.reduction_weights = xp.asarray(tensors[f"{prefix}given.reduction.weights"]) if self.reduction else None
+        self.whitening = document["target_transform"].get("whitening")
+        if self.whitening:
+            self.mean, self.deviations = (np.array([float(value) for value in self.whitening[key]]) for key in ("mean", "deviations"))
+            self.directions = tensors[f"{prefix}target.whitening.directions"]
         settings = document["settings"]["method"]
         if settings["name"] not in METHODS:
             raise ValueError(f"the evaluator does not know the method {settings['name']}; it knows {', '.join(METHODS)}")
@@ -348,11 +729,23 @@ class Model:
         mean, deviations = (xp.asarray([float(value) for value in self.pca[key]]) for key in ("mean", "deviations"))
         return ((t - mean) @ self.components) / deviations
 
+    def transform_target(self, x: Array) -> tuple[Array, Array]:
+        """Rows of target values as the map sees them, and the log-determinant of that."""
+        pairs = [column.forward(x[:, j]) for j, column in enumerate(self.target)]
+        t, log_det = self.xp.stack([pair[0] for pair in pairs], axis=1), sum(pair[1] for pair in pairs)
+        if not self.whitening:
+            return t, log_det
+        return ((t - self.mean) @ self.directions.T) / self.deviations, log_det - np.log(self.deviations).sum()
+
+    def restore_target(self, t: Array) -> Array:
+        """Back to the user's units."""
+        if self.whitening:
+            t = self.mean + (t * self.deviations) @ self.directions
+        return self.xp.stack([column.inverse(t[:, j]) for j, column in enumerate(self.target)], axis=1)
+
     def _log_density(self, x: Array, y: Array) -> Array:
         xp = self.xp
-        pairs = [column.forward(x[:, j]) for j, column in enumerate(self.target)]
-        t = xp.stack([pair[0] for pair in pairs], axis=1)
-        log_det = sum(pair[1] for pair in pairs)
+        t, log_det = self.transform_target(x)
         each = []
         for map_ in self.maps:
             z, own = map_.forward(t, y)
@@ -388,16 +781,14 @@ class Model:
         """x = g(z; y) of every row of reference points, by one member."""
         xp = self.xp
         y = self.transform_given(xp.zeros((len(z), 0)) if y is None else xp.asarray(y))
-        t = self.maps[member].inverse(xp.asarray(z), y)
-        return xp.stack([column.inverse(t[:, j]) for j, column in enumerate(self.target)], axis=1)
+        return self.restore_target(self.maps[member].inverse(xp.asarray(z), y))
 
     def pull(self, x: Array, y: Array = None, member: int = 0) -> Array:
         """z = g⁻¹(x; y) of every row, by one member."""
         xp = self.xp
         x = xp.asarray(x)
         y = self.transform_given(xp.zeros((len(x), 0)) if y is None else xp.asarray(y))
-        t = xp.stack([column.forward(x[:, j])[0] for j, column in enumerate(self.target)], axis=1)
-        return self.maps[member].forward(t, y)[0]
+        return self.maps[member].forward(self.transform_target(x)[0], y)[0]
 
     def sample(self, y: Array, n: int, seed: int = 0) -> Array:
         """n draws at one row y (None for a model without given columns)."""
