@@ -579,6 +579,9 @@ pub(crate) struct SettingFlags {
     /// Largest norm of a step's gradient; 0 for no limit [default: none; NPE: 5]
     #[arg(long, value_name = "NORM", help_heading = "Training")]
     clip: Option<f64>,
+    /// Decay of a moving average of the weights, validated beside them; 0 for none [default: by method]
+    #[arg(long, value_name = "DECAY", help_heading = "Training")]
+    weight_average: Option<f64>,
     /// End the fit after this many minutes with the best model so far
     #[arg(long, value_name = "M", help_heading = "Training")]
     minutes: Option<f64>,
@@ -628,6 +631,7 @@ impl SettingFlags {
         set(&mut train.max_valid_rows, self.max_valid_rows);
         set(&mut train.adam.weight_decay, self.weight_decay);
         train.clip = self.clip.or(train.clip);
+        fill(&mut train.weight_average, self.weight_average);
         fill(&mut train.minutes, self.minutes);
         Ok(())
     }
