@@ -80,8 +80,9 @@ class Jet:
         return Jet(self.value + other.value, self.gradient + other.gradient, self.hessian + other.hessian, self.xp)
 
     def mix(self, weights: Array) -> "Jet":
-        """weights · features."""
-        one = lambda part: self.xp.einsum("of,rf...->ro...", weights, part)  # noqa: E731
+        """weights · features, the same weights for every row or some for each."""
+        names = "of,rf...->ro..." if len(weights.shape) == 2 else "rof,rf...->ro..."
+        one = lambda part: self.xp.einsum(names, weights, part)  # noqa: E731
         return Jet(one(self.value), one(self.gradient), one(self.hessian), self.xp)
 
     def scale(self, factors: Array) -> "Jet":
@@ -121,11 +122,28 @@ class PcpMap:
     def __init__(self, settings: dict[str, Any], p: dict[str, Array], n: int, m: int, xp: Any) -> None:
         self.p, self.xp, self.depth = p, xp, int(settings["depth"])
         self.softplus_output = settings.get("output_activation") == "softplus"
+        self.front = "Lf.0" in p
         self.gated = "Lv.0" in p or self.depth == 0 and "Lvw.0" in p
+
+    def _affine(self, variables: Jet, y: Array) -> Jet:
+        """u = L(y)(x − μ(y)), L lower triangular, its columns stored from the diagonal down."""
+        p, xp, n, v = self.p, self.xp, variables.value.shape[1], y
+        for k in range(self.depth):
+            v = _elu(v @ p[f"Lv.{k}"].T + p[f"bv.{k}"], xp)
+        values = y @ p["Lf.0"].T + p["bf.0"] + v @ p[f"Lf.{self.depth}"].T + p[f"bf.{self.depth}"]
+        columns, place = [], n
+        for j in range(n):
+            diagonal = xp.exp(8.0 * xp.tanh(values[:, place : place + 1] / 8.0))
+            below = values[:, place + 1 : place + n - j]
+            columns.append(xp.concatenate([xp.zeros((len(y), j)), diagonal, below], axis=1))
+            place += n - j
+        return variables.shift(-values[:, :n]).mix(xp.stack(columns, axis=2))
 
     def _potential(self, x: Array, y: Array) -> Jet:
         p, xp = self.p, self.xp
         variables = Jet.variables(x, xp)
+        if self.front:
+            variables = self._affine(variables, y)
         w, v = variables, y
         relu = lambda s: xp.maximum(s, 0.0)  # noqa: E731
         for k in range(self.depth + 1):

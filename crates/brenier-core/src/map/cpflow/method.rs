@@ -219,6 +219,6 @@ impl TransportMap for CpFlowInverter {
                 }
             }
         }
-        Certificate::of_symmetric(&jacobians, n, self.strong_convexity())
+        Certificate::of_symmetric(&jacobians, n, Some(self.strong_convexity()))
     }
 }

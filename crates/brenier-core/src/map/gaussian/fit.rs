@@ -4,6 +4,7 @@ use super::{GaussianMap, Layout};
 use crate::kernel::dense::{multiply, positive_definite_solve, symmetric_eigen};
 use crate::kernel::{Mat, MatRef};
 use crate::map::ConditionalMap;
+use crate::map::method::Training;
 use crate::train::Dataset;
 use crate::{Error, Result};
 
@@ -35,6 +36,38 @@ impl Rows {
         let mut density = vec![0.0; self.count];
         map.log_density(&self.x, &self.y, &mut density)?;
         Ok(-density.iter().sum::<f64>() / self.count as f64)
+    }
+}
+
+/// A linear regression of the target on the given variables, for maps to start from.
+pub(in crate::map) struct Regression {
+    /// A, column-major: the mean of x is A y + b.
+    pub(in crate::map) slopes: Vec<f64>,
+    /// b.
+    pub(in crate::map) shift: Vec<f64>,
+    /// Σ^(−1/2) of the residuals, symmetric.
+    pub(in crate::map) root_precision: Vec<f64>,
+}
+
+impl Regression {
+    /// Fits the rows of a training, with the ridge that its validation rows prefer; none where it is singular.
+    pub(in crate::map) fn fit(training: &Training<'_>) -> Result<Option<Self>> {
+        let Training { data, train_rows, valid_rows, .. } = training;
+        let layout = Layout { target: data.target, given: data.given, varying: false };
+        let (train, valid) = (Rows::of(data, train_rows), Rows::of(data, valid_rows));
+        let map = match fit(layout, &train, &valid) {
+            Ok((map, _)) => map,
+            Err(Error::Numerical(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let (n, parts) = (data.target, map.parts());
+        let root_precision = (0..n * n)
+            .map(|place| {
+                let (i, j) = (place % n, place / n);
+                (0..n).map(|k| parts.axes[i + k * n] * (-parts.spread[k]).exp() * parts.axes[j + k * n]).sum()
+            })
+            .collect();
+        Ok(Some(Self { slopes: parts.mean.to_vec(), shift: parts.shift.to_vec(), root_precision }))
     }
 }
 

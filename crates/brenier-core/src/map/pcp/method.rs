@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Convexity, Initialisation, OutputActivation, PcpInverter, PcpMap, PcpShape};
+use super::{Convexity, Front, Initialisation, OutputActivation, PcpInverter, PcpMap, PcpShape};
 use crate::Result;
+use crate::map::gaussian::Regression;
 use crate::map::method::{
     Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, Training, default_width,
 };
@@ -28,6 +29,8 @@ pub struct PcpSettings {
     /// Activation of the network's output.
     #[serde(alias = "output")]
     pub output_activation: OutputActivation,
+    /// What stands before the potential; nothing where no column is given.
+    pub front: Front,
     /// How the parameters start.
     pub initialisation: Initialisation,
     /// The network where nothing is given, as in the first block of a joint map.
@@ -45,6 +48,7 @@ impl PcpSettings {
             context_width: self.context_width.unwrap_or(width),
             depth: self.depth.unwrap_or(2),
             output: self.output_activation,
+            front: if given == 0 { Front::None } else { self.front },
             convexity: match given {
                 0 => self.unconditional.unwrap_or(Convexity::Full),
                 _ => Convexity::Partial,
@@ -76,7 +80,12 @@ impl MethodSpec for PcpSettings {
 
     fn train(&self, training: Training<'_>) -> Result<(Arc<dyn TransportMap>, Outcome)> {
         let shape = self.shape(training.data.target, training.data.given);
-        let mut map = PcpMap::initial(shape, self.initialisation, training.seed)?;
+        let mut map = PcpMap::<f32>::initial(shape, self.initialisation, training.seed)?;
+        if shape.front == Front::Affine
+            && let Some(regression) = Regression::fit(&training)?
+        {
+            map.start_front(&regression);
+        }
         let outcome = training.descend(&mut map)?;
         Ok((Arc::new(PcpInverter::new(&map)), outcome))
     }
@@ -117,6 +126,12 @@ impl ListedMethod for PcpSettings {
                 kind: SettingKind::Choice(&["identity", "softplus"]),
                 help: "activation of the network's output",
                 default: "identity",
+            },
+            SettingInfo {
+                name: "front",
+                kind: SettingKind::Choice(&["none", "affine"]),
+                help: "what stands before the potential: affine centres and scales the target by the given columns",
+                default: "none",
             },
             SettingInfo {
                 name: "initialisation",
@@ -208,8 +223,12 @@ impl TransportMap for PcpInverter {
             OutputActivation::Identity => "identity",
             OutputActivation::Softplus => "softplus",
         };
+        let front = match shape.front {
+            Front::None => "",
+            Front::Affine => ", affine front",
+        };
         format!(
-            "feature width {}, context width {}, depth {}, output {output}",
+            "feature width {}, context width {}, depth {}, output {output}{front}",
             shape.feature_width, shape.context_width, shape.depth
         )
     }
