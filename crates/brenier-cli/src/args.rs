@@ -9,7 +9,7 @@ use brenier::diagnose::Bandwidth;
 use brenier::map::Method;
 use brenier::map::pcp::{Precision, Solver};
 use brenier::train::Schedule;
-use brenier::transform::{NoiseRule, PcaSettings, Scaling, SupportRule, Whiten};
+use brenier::transform::{ExchangeableRule, NoiseRule, PcaSettings, Scaling, SupportRule, Whiten};
 use brenier::tune::TuneSettings;
 use brenier::{FitSettings, Units};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -514,6 +514,9 @@ pub(crate) struct SettingFlags {
     /// Reduce many given columns to at most so many directions that the target has to do with
     #[arg(long, value_name = "COUNT", help_heading = "Columns", conflicts_with = "pca")]
     reduce: Option<usize>,
+    /// Given columns that hold points in no particular order, as in y1..y8:4 for four points of two numbers; repeatable
+    #[arg(long, value_name = "COLUMNS:POINTS", value_parser = setting::<ExchangeableRule>, help_heading = "Columns")]
+    exchangeable: Vec<ExchangeableRule>,
     /// Principal components of the given columns: a count (8) or a part of their variance (0.99)
     #[arg(long, value_name = "COUNT|PART", value_parser = setting::<PcaSettings>, help_heading = "Columns")]
     pca: Option<PcaSettings>,
@@ -609,6 +612,7 @@ impl SettingFlags {
         settings.noise.rules.extend(self.noise);
         settings.jitter.rules.extend(self.jitter);
         fill(&mut settings.reduce, self.reduce);
+        settings.exchangeable.extend(self.exchangeable);
         fill(&mut settings.pca, self.pca);
         set(&mut settings.whiten, self.whiten);
         settings.joint |= self.joint;

@@ -106,6 +106,9 @@ fn text(model: &Posterior) -> String {
             ),
         );
     }
+    if let rules @ [_, ..] = header.settings.exchangeable.as_slice() {
+        line("exchangeable", rules.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
+    }
     if let Some(pca) = header.given_transform.pca() {
         let variance = 100.0 * pca.explained_variance();
         line(

@@ -136,6 +136,7 @@ impl Prepared {
             support: named.support,
             noise: named.noise,
             jitter: named.jitter,
+            exchangeable: named.exchangeable,
             ..settings.clone()
         };
         let (target, given) = settings.columns(table.names())?;
@@ -188,6 +189,9 @@ impl Prepared {
         if let Some(most) = settings.reduce {
             key += &format!(" reduce {most}");
         }
+        for rule in &settings.exchangeable {
+            key += &format!(" exchangeable {rule}");
+        }
         key
     }
 }
@@ -202,6 +206,7 @@ pub(super) fn marginal_settings(settings: &FitSettings, given: &[String]) -> Fit
         noise: NoiseSettings::default(),
         jitter: NoiseSettings::default(),
         reduce: None,
+        exchangeable: Vec::new(),
         pca: None,
         whiten: Whiten::None,
         joint: false,
@@ -246,8 +251,12 @@ impl Block {
         let jitter = deviations("jitter", &settings.jitter)?;
         let kept = sd.as_deref().map(|sd| KeptNoise { sd, seed: settings.seed });
         let rows = SomeRows { table, columns: given, rows: seen, noise: kept };
-        let given_settings =
-            GivenSettings { columns: supports(given)?, scaling: settings.scaling, pca: settings.pca };
+        let given_settings = GivenSettings {
+            columns: supports(given)?,
+            scaling: settings.scaling,
+            exchangeable: settings.exchangeable.clone(),
+            pca: settings.pca,
+        };
         let (mut given_transform, given_warnings) =
             GivenTransform::fit(&given_names, &given_settings, &rows)?;
         warnings.extend(given_warnings);

@@ -7,7 +7,7 @@ use crate::data::{Pick, Selection, resolve_pair, short_name};
 use crate::map::method::Problem;
 use crate::map::{Method, MethodSettings};
 use crate::train::TrainSettings;
-use crate::transform::{NoiseSettings, PcaSettings, Scaling, SupportRule, Whiten};
+use crate::transform::{ExchangeableRule, NoiseSettings, PcaSettings, Scaling, SupportRule, Whiten};
 use crate::{Error, Result};
 
 /// Everything that decides a fit besides the table.
@@ -33,6 +33,10 @@ pub struct FitSettings {
     pub jitter: NoiseSettings,
     /// The most directions of a supervised reduction of the given columns.
     pub reduce: Option<usize>,
+    /// Given columns that hold points in no particular order, as in `y1..y8:4` for four points of two numbers: the map sees
+    /// symmetric features of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub exchangeable: Vec<ExchangeableRule>,
     /// Principal components of the given columns: a count, or a fraction of the variance to keep.
     pub pca: Option<PcaSettings>,
     /// Whether the target columns are made uncorrelated, for columns that nearly depend on one another.
@@ -66,6 +70,7 @@ struct Written {
     noise: NoiseSettings,
     jitter: NoiseSettings,
     reduce: Option<usize>,
+    exchangeable: Vec<ExchangeableRule>,
     pca: Option<PcaSettings>,
     whiten: Whiten,
     joint: bool,
@@ -97,6 +102,7 @@ impl Default for Written {
             noise: settings.noise,
             jitter: settings.jitter,
             reduce: settings.reduce,
+            exchangeable: settings.exchangeable,
             pca: settings.pca,
             whiten: settings.whiten,
             joint: settings.joint,
@@ -142,6 +148,7 @@ impl TryFrom<Written> for FitSettings {
             noise: written.noise,
             jitter: written.jitter,
             reduce: written.reduce,
+            exchangeable: written.exchangeable,
             pca: written.pca,
             whiten: written.whiten,
             joint: written.joint,
@@ -209,7 +216,15 @@ impl FitSettings {
                 ));
             }
         }
+        let given_names: Vec<String> = given.iter().map(|&place| names[place].clone()).collect();
+        let mut exchangeable = Vec::new();
+        for rule in &self.exchangeable {
+            let rule = rule.named(names)?;
+            rule.resolve(&given_names)?;
+            exchangeable.push(rule);
+        }
         Ok(Self {
+            exchangeable,
             target: Some(by_name(&target)),
             given: (!given.is_empty()).then(|| by_name(&given)),
             support: support.into_iter().map(SupportRule::from).collect(),
@@ -243,6 +258,13 @@ impl FitSettings {
             return Err(Error::setting(
                 "noise",
                 "the given columns' own distribution, which joint asks for, would be learned without it: leave one of the two out",
+            ));
+        }
+        let altered = self.reduce.is_some() || !self.noise.is_empty() || !self.jitter.is_empty();
+        if altered && !self.exchangeable.is_empty() {
+            return Err(Error::setting(
+                "exchangeable",
+                "symmetric features go neither with a reduction nor with declared noise or jitter: leave one of them out",
             ));
         }
         match self.members {
