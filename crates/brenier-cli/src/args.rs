@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use brenier::MethodChoice;
 use brenier::data::{Decimal, Format, Missing, ReadOptions, Selection, SplitProtocol};
 use brenier::diagnose::Bandwidth;
-use brenier::map::Method;
 use brenier::map::pcp::{Precision, Solver};
 use brenier::train::Schedule;
 use brenier::transform::{ExchangeableRule, NoiseRule, PcaSettings, Scaling, SupportRule, Whiten};
@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use crate::check_args::{
     CALIBRATE_HELP, CHECK_HELP, CalibrateArguments, CheckArguments, REPORT_HELP, ReportArguments,
 };
-use crate::method_args::{MethodFlags, method};
+use crate::method_args::{MethodFlags, method_choice};
 use crate::model_args::{ABC_HELP, AbcArguments, SIMULATE_HELP, SimulateArguments};
 use crate::plot_args::{PLOT_HELP, PlotCommand};
 use crate::reproduce_args::{REPRODUCE_HELP, ReproduceCommand};
@@ -524,9 +524,9 @@ pub(crate) struct SettingFlags {
     #[arg(long, help_heading = "Columns", value_parser = one_of::<Whiten>(&["none", "target"]))]
     whiten: Option<Whiten>,
 
-    /// Kind of map [default: pcp-map]
-    #[arg(long, help_heading = "Map", value_parser = method())]
-    method: Option<Method>,
+    /// Kind of map; auto tries several for a short while and fits an ensemble of the best [default: pcp-map]
+    #[arg(long, help_heading = "Map", value_parser = method_choice())]
+    method: Option<MethodChoice>,
     #[command(flatten)]
     map: MethodFlags,
 

@@ -80,6 +80,9 @@ fn text(model: &Posterior) -> String {
         let _ = writeln!(text, "{name:16}{value}");
     };
     line("method", model.method().name().to_owned());
+    if let Some(choice) = &header.choice {
+        line("chosen", choice.describe());
+    }
     line("target", listed(&header.target_names));
     line("given", listed(&header.given_names));
     for column in model.encoding().columns() {

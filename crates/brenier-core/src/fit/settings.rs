@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::MethodChoice;
 use crate::data::{Pick, Selection, resolve_pair, short_name};
 use crate::map::method::Problem;
 use crate::map::{Method, MethodSettings};
@@ -51,7 +52,11 @@ pub struct FitSettings {
     pub bootstrap: bool,
     /// Seed of split, initial weights and batches.
     pub seed: u64,
-    /// The method with its settings.
+    /// Whether short trials choose the method, and an ensemble of it is fitted where that pays; `method = "auto"` in a settings
+    /// file. What the fit came to is in the model's settings and in [`Header::choice`](crate::Header::choice).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub auto: bool,
+    /// The method with its settings; of no account where trials choose.
     pub method: MethodSettings,
     /// The training.
     pub train: TrainSettings,
@@ -77,6 +82,7 @@ struct Written {
     members: Option<usize>,
     bootstrap: bool,
     seed: u64,
+    auto: bool,
     method: Option<NameOrTable>,
     network: Map<String, Value>,
     flow: Map<String, Value>,
@@ -109,6 +115,7 @@ impl Default for Written {
             members: settings.members,
             bootstrap: settings.bootstrap,
             seed: settings.seed,
+            auto: settings.auto,
             method: None,
             network: Map::new(),
             flow: Map::new(),
@@ -121,7 +128,22 @@ impl TryFrom<Written> for FitSettings {
     type Error = Error;
 
     fn try_from(written: Written) -> Result<Self> {
+        let auto = |method: &Option<NameOrTable>| match method {
+            Some(NameOrTable::Name(name)) => name == MethodChoice::AUTO,
+            Some(NameOrTable::Table(table)) => {
+                table.get("name").is_some_and(|name| name == MethodChoice::AUTO)
+            }
+            None => false,
+        };
+        let by_trials = auto(&written.method);
         let (method, mut values) = match written.method {
+            Some(NameOrTable::Table(table)) if by_trials && table.len() > 1 => {
+                return Err(Error::setting(
+                    "method",
+                    "auto has no settings: it tries methods with their own",
+                ));
+            }
+            _ if by_trials => (Method::default(), Map::new()),
             None => (Method::default(), Map::new()),
             Some(NameOrTable::Name(name)) => (name.parse()?, Map::new()),
             Some(NameOrTable::Table(mut table)) => match table.remove("name") {
@@ -155,6 +177,7 @@ impl TryFrom<Written> for FitSettings {
             members: written.members,
             bootstrap: written.bootstrap,
             seed: written.seed,
+            auto: written.auto || by_trials,
             method: method.defaults().with_values(values)?,
             train: written.train,
         })

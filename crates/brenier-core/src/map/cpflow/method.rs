@@ -158,6 +158,7 @@ impl ListedMethod for CpFlowSettings {
                  learning_rate = [0.005, 0.001, 0.0001]\n",
             ),
         ],
+        candidates: &[],
         published_pilots: None,
         check_draws: 1000,
         penalised: false,

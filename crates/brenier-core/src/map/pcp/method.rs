@@ -8,7 +8,8 @@ use super::{Convexity, Front, Initialisation, OutputActivation, PcpInverter, Pcp
 use crate::Result;
 use crate::map::gaussian::Regression;
 use crate::map::method::{
-    Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, Training, default_width,
+    Candidate, Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, Training,
+    default_width,
 };
 use crate::map::narrow;
 use crate::map::{Certificate, ConditionalMap, Inversion, SampleSettings, TransportMap};
@@ -177,6 +178,10 @@ impl ListedMethod for PcpSettings {
                  batch_size = [32, 64, 128, 256]\n\
                  learning_rate = [0.05, 0.01, 0.001, 0.0001]\n",
             ),
+        ],
+        candidates: &[
+            Candidate::PLAIN,
+            Candidate { name: "affine front", changes: r#"{"method": {"front": "affine"}}"# },
         ],
         published_pilots: Some(100),
         check_draws: 1000,
