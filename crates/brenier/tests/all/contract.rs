@@ -59,7 +59,9 @@ fn random_map(shape: PcpShape, seed: u64) -> PcpMap<f64> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut map = PcpMap::initial(shape, Initialisation::Balanced, seed).unwrap();
     for spec in map.tensors() {
-        let scale = 1.0 / (spec.cols.unwrap_or(1).max(1) as f64).sqrt();
+        // L = e^t: a front of moderate stretch.
+        let whole = if matches!(spec.name.split('.').next(), Some("Lf" | "bf")) { 0.25 } else { 1.0 };
+        let scale = whole / (spec.cols.unwrap_or(1).max(1) as f64).sqrt();
         for index in spec.indices() {
             let value = scale * rng.sample::<f64, _>(StandardNormal);
             map.parameters_mut()[index] = match spec.constraint {
