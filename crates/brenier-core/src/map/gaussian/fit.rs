@@ -12,6 +12,8 @@ use crate::{Error, Result};
 const RIDGES: [f64; 7] = [1e-9, 1e-4, 1e-3, 1e-2, 3e-2, 0.1, 0.3];
 /// Newton steps for the spread along one axis.
 const NEWTON_STEPS: usize = 50;
+/// Given variables from which on a regression is too much for a start.
+const MOST_GIVEN: usize = 2000;
 /// The smallest variance along an axis, in standardised units.
 const LEAST_VARIANCE: f64 = 1e-12;
 
@@ -50,9 +52,13 @@ pub(in crate::map) struct Regression {
 }
 
 impl Regression {
-    /// Fits the rows of a training, with the ridge that its validation rows prefer; none where it is singular.
+    /// Fits the rows of a training, with the ridge that its validation rows prefer; none where it is singular, or the given
+    /// variables are too many for a start.
     pub(in crate::map) fn fit(training: &Training<'_>) -> Result<Option<Self>> {
         let Training { data, train_rows, valid_rows, .. } = training;
+        if data.given > MOST_GIVEN {
+            return Ok(None);
+        }
         let layout = Layout { target: data.target, given: data.given, varying: false };
         let (train, valid) = (Rows::of(data, train_rows), Rows::of(data, valid_rows));
         let map = match fit(layout, &train, &valid) {
