@@ -8,7 +8,8 @@
 //! A variant is a table of fit settings by its name, as in `[averaged.train]` with `weight_average = 0.99`; one without any
 //! change is written `[plain]`. Each variant is fitted to the same tables. Choose by `select`, the NLL of 5000 fresh rows in the
 //! columns' units, or by the validation NLL; `test` is the NLL of other fresh rows, for reports. Fits that RESULTS.jsonl holds are
-//! not repeated, and several programs may add to it. In the end the means over the seeds are printed, with paired differences
+//! not repeated, and several programs may add to it. With `--observations 3` fits of the benchmark's tasks are also compared
+//! with 10 000 draws from the exact posterior at so many observations: `c2st` is the mean accuracy of a classifier. In the end the means over the seeds are printed, with paired differences
 //! from the variant `--against` and their standard errors.
 
 #![allow(clippy::print_stdout)]
@@ -19,7 +20,9 @@ use std::io::Write;
 use std::time::Instant;
 
 use brenier::data::{Selection, Table};
-use brenier::reproduce::sbibm::{self, SbibmCell};
+use brenier::diagnose::{C2stSettings, Sample, c2st};
+use brenier::map::SampleSettings;
+use brenier::reproduce::sbibm::{self, SbibmCell, SbibmObservation, SbibmSettings};
 use brenier::simulate::tasks::problems::Problem;
 use brenier::{Error, FitSettings, MethodChoice, Posterior, Result, Run, fit};
 use serde_json::{Value, json};
@@ -96,6 +99,44 @@ impl Source {
     }
 }
 
+/// Observations of a task with draws from their exact posteriors.
+struct Reference {
+    settings: SbibmSettings,
+    pairs: Vec<(SbibmObservation, Vec<f64>)>,
+}
+
+impl Reference {
+    fn of(source: &Source, observations: usize) -> Result<Option<Self>> {
+        if observations == 0 || source.problem.is_some() {
+            return Ok(None);
+        }
+        let settings = SbibmSettings { observations, ..Default::default() };
+        let found = sbibm::observations(&source.name, &settings)?;
+        let pairs = found
+            .into_iter()
+            .enumerate()
+            .map(|(index, observation)| {
+                let draws = sbibm::reference_draws(&source.name, &settings, index, &observation)?;
+                Ok((observation, draws))
+            })
+            .collect::<Result<_>>()?;
+        Ok(Some(Self { settings, pairs }))
+    }
+
+    /// The mean accuracy of a classifier between draws of the model and of the reference.
+    fn c2st(&self, model: &Posterior) -> Result<f64> {
+        let (n, draws) = (model.header().target_names.len(), self.settings.draws);
+        let how = SampleSettings { skip_unsolved: true, ..Default::default() };
+        let mut sum = 0.0;
+        for (observation, reference) in &self.pairs {
+            let own = model.sample(&observation.y, 1, draws, model.header().seed, &how)?.values;
+            let (p, q) = (Sample::new(reference, n)?, Sample::new(&own, n)?);
+            sum += c2st(&p, &q, &C2stSettings::default())?.accuracy;
+        }
+        Ok(sum / self.pairs.len() as f64)
+    }
+}
+
 /// The mean NLL of a table's rows in the columns' units.
 fn nll(model: &Posterior, table: &Table) -> Result<f64> {
     let n = model.header().target_names.len();
@@ -111,7 +152,7 @@ fn nll(model: &Posterior, table: &Table) -> Result<f64> {
 fn main() -> Result<()> {
     let Some(arguments) = Arguments::read() else {
         println!(
-            "usage: study VARIANTS.toml RESULTS.jsonl --problems NAME,… [--rows N] [--seeds K] [--first SEED] [--variants NAME,…] [--against NAME]"
+            "usage: study VARIANTS.toml RESULTS.jsonl --problems NAME,… [--rows N] [--seeds K] [--first SEED] [--observations K] [--variants NAME,…] [--against NAME]"
         );
         return Ok(());
     };
@@ -134,6 +175,7 @@ fn main() -> Result<()> {
         let source = Source { problem: Problem::named(&name), name };
         let scored = SCORED_ROWS as u64;
         let (select, test) = (source.table(scored, SELECT_SEED)?, source.table(scored, TEST_SEED)?);
+        let reference = Reference::of(&source, arguments.number("observations", 0) as usize)?;
         for seed in first..first + seeds {
             let table = source.table(rows, seed)?;
             for variant in &chosen {
@@ -152,6 +194,7 @@ fn main() -> Result<()> {
                         let training = &model.header().training;
                         json!({
                             "key": key, "valid": training.best_valid_nll, "select": nll(&model, &select)?,
+                            "c2st": reference.as_ref().map(|reference| reference.c2st(&model)).transpose()?,
                             "test": nll(&model, &test)?, "exact": source.exact(&test), "seconds": seconds,
                             "steps": training.steps, "best_step": training.best_step, "stop": training.stop,
                             "method": model.header().settings.method,
@@ -186,8 +229,10 @@ fn mean(values: &[f64]) -> (f64, f64) {
 }
 
 fn print(held: &[Value], problems: &[String], rows: u64, variants: &[String], against: &str) {
-    println!("| problem | variant | seeds | validation | select | difference | test | exact | seconds |");
-    println!("|---|---|---:|---:|---:|---:|---:|---:|---:|");
+    println!(
+        "| problem | variant | seeds | validation | select | difference | test | exact | C2ST | seconds |"
+    );
+    println!("|---|---|---:|---:|---:|---:|---:|---:|---:|---:|");
     for problem in problems {
         let of = |variant: &str, figure: &str| -> BTreeMap<u64, f64> {
             held.iter()
@@ -207,12 +252,13 @@ fn print(held: &[Value], problems: &[String], rows: u64, variants: &[String], ag
             let (difference, error) = mean(&paired);
             let average = |figure: &str| mean(&figures(figure)).0;
             println!(
-                "| {problem} | {variant} | {} | {:.3} | {:.3} | {difference:+.3} ± {error:.3} | {:.3} | {:.3} | {:.0} |",
+                "| {problem} | {variant} | {} | {:.3} | {:.3} | {difference:+.3} ± {error:.3} | {:.3} | {:.3} | {:.3} | {:.0} |",
                 select.len(),
                 average("valid"),
                 average("select"),
                 average("test"),
                 average("exact"),
+                average("c2st"),
                 average("seconds"),
             );
         }
