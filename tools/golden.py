@@ -139,9 +139,25 @@ def negative_log_gaussian(z):
 
 # PCP-Map: z = ∇ₓG, log det ∇²ₓG.
 
+def affine_front(p, variables, y, depth):
+    """The jet of u = L(y)(x − μ(y)), L lower triangular, its columns stored from the diagonal down."""
+    n, v = variables.d, y
+    for k in range(depth):
+        v = elu(v @ p[f"Lv.{k}"].T + p[f"bv.{k}"])
+    values = y @ p["Lf.0"].T + p["bf.0"] + v @ p[f"Lf.{depth}"].T + p[f"bf.{depth}"]
+    factor, place = np.zeros((len(y), n, n), dtype=values.dtype), n
+    for j in range(n):
+        factor[:, j:, j] = values[:, place : place + n - j]
+        factor[:, j, j] = np.exp(8.0 * np.tanh(factor[:, j, j] / 8.0))
+        place += n - j
+    return variables.shift(-values[:, :n]).mix(factor)
+
+
 def pcp_potential(p, x, y, depth, output):
     """The jet of G(x; y) in x."""
     variables = Jet.variables(x)
+    if "Lf.0" in p:
+        variables = affine_front(p, variables, y, depth)
     w, v = variables, y
     for k in range(depth + 1):
         gate = relu(v @ p[f"Lwv.{k}"].T + p[f"bwv.{k}"])

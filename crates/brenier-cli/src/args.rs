@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use brenier::MethodChoice;
 use brenier::data::{Decimal, Format, Missing, ReadOptions, Selection, SplitProtocol};
 use brenier::diagnose::Bandwidth;
-use brenier::map::Method;
 use brenier::map::pcp::{Precision, Solver};
 use brenier::train::Schedule;
-use brenier::transform::{NoiseRule, PcaSettings, Scaling, SupportRule, Whiten};
+use brenier::transform::{ExchangeableRule, NoiseRule, PcaSettings, Scaling, SupportRule, Whiten};
 use brenier::tune::TuneSettings;
 use brenier::{FitSettings, Units};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -20,7 +20,7 @@ use crate::check_args::{
     CALIBRATE_HELP, CHECK_HELP, CalibrateArguments, CheckArguments, REPORT_HELP, ReportArguments,
 };
 use crate::cluster_args::{CLUSTER_HELP, ClusterCommand};
-use crate::method_args::{MethodFlags, method};
+use crate::method_args::{MethodFlags, method_choice};
 use crate::model_args::{ABC_HELP, AbcArguments, SIMULATE_HELP, SimulateArguments};
 use crate::plot_args::{PLOT_HELP, PlotCommand};
 use crate::reproduce_args::{REPRODUCE_HELP, ReproduceCommand};
@@ -526,6 +526,9 @@ pub(crate) struct SettingFlags {
     /// Reduce many given columns to at most so many directions that the target has to do with
     #[arg(long, value_name = "COUNT", help_heading = "Columns", conflicts_with = "pca")]
     reduce: Option<usize>,
+    /// Given columns that hold points in no particular order, as in y1..y8:4 for four points of two numbers; repeatable
+    #[arg(long, value_name = "COLUMNS:POINTS", value_parser = setting::<ExchangeableRule>, help_heading = "Columns")]
+    exchangeable: Vec<ExchangeableRule>,
     /// Principal components of the given columns: a count (8) or a part of their variance (0.99)
     #[arg(long, value_name = "COUNT|PART", value_parser = setting::<PcaSettings>, help_heading = "Columns")]
     pca: Option<PcaSettings>,
@@ -533,9 +536,9 @@ pub(crate) struct SettingFlags {
     #[arg(long, help_heading = "Columns", value_parser = one_of::<Whiten>(&["none", "target"]))]
     whiten: Option<Whiten>,
 
-    /// Kind of map [default: pcp-map]
-    #[arg(long, help_heading = "Map", value_parser = method())]
-    method: Option<Method>,
+    /// Kind of map; auto tries several for a short while and fits an ensemble of the best [default: pcp-map]
+    #[arg(long, help_heading = "Map", value_parser = method_choice())]
+    method: Option<MethodChoice>,
     #[command(flatten)]
     map: MethodFlags,
 
@@ -591,6 +594,9 @@ pub(crate) struct SettingFlags {
     /// Largest norm of a step's gradient; 0 for no limit [default: none; NPE: 5]
     #[arg(long, value_name = "NORM", help_heading = "Training")]
     clip: Option<f64>,
+    /// Decay of a moving average of the weights, validated beside them; 0 for none [default: by method]
+    #[arg(long, value_name = "DECAY", help_heading = "Training")]
+    weight_average: Option<f64>,
     /// End the fit after this many minutes with the best model so far
     #[arg(long, value_name = "M", help_heading = "Training")]
     minutes: Option<f64>,
@@ -618,6 +624,7 @@ impl SettingFlags {
         settings.noise.rules.extend(self.noise);
         settings.jitter.rules.extend(self.jitter);
         fill(&mut settings.reduce, self.reduce);
+        settings.exchangeable.extend(self.exchangeable);
         fill(&mut settings.pca, self.pca);
         set(&mut settings.whiten, self.whiten);
         settings.joint |= self.joint;
@@ -640,6 +647,7 @@ impl SettingFlags {
         set(&mut train.max_valid_rows, self.max_valid_rows);
         set(&mut train.adam.weight_decay, self.weight_decay);
         train.clip = self.clip.or(train.clip);
+        fill(&mut train.weight_average, self.weight_average);
         fill(&mut train.minutes, self.minutes);
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! The settings of the methods as flags, made from the library's list.
 
-use brenier::FitSettings;
 use brenier::map::Method;
 use brenier::map::method::{SettingInfo, SettingKind};
+use brenier::{Error, FitSettings, MethodChoice};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use serde_json::{Map, Value};
@@ -13,14 +13,37 @@ pub(crate) fn method() -> impl TypedValueParser<Value = Method> {
     PossibleValuesParser::new(names).try_map(|name| name.parse::<Method>())
 }
 
+/// Parses the name of a method, or `auto`.
+pub(crate) fn method_choice() -> impl TypedValueParser<Value = MethodChoice> {
+    let names = MethodChoice::all().map(MethodChoice::name);
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<MethodChoice>())
+}
+
 /// The settings of the method that were given as flags, by the keys of a settings file.
 pub(crate) struct MethodFlags(Map<String, Value>);
 
 impl MethodFlags {
     /// Lays the chosen method, if any, and the flags over `settings`.
-    pub(crate) fn overlay(self, method: Option<Method>, settings: &mut FitSettings) -> brenier::Result<()> {
-        if let Some(method) = method.filter(|&method| method != settings.method.method()) {
-            settings.method = method.defaults();
+    pub(crate) fn overlay(
+        self,
+        choice: Option<MethodChoice>,
+        settings: &mut FitSettings,
+    ) -> brenier::Result<()> {
+        match choice {
+            None => {}
+            Some(MethodChoice::Auto) => settings.auto = true,
+            Some(MethodChoice::One(method)) => {
+                settings.auto = false;
+                if method != settings.method.method() {
+                    settings.method = method.defaults();
+                }
+            }
+        }
+        if settings.auto
+            && let Some((name, _)) = self.0.iter().next()
+        {
+            let problem = "auto tries methods with settings of their own: leave it out or choose a method";
+            return Err(Error::setting(name, problem));
         }
         settings.method = settings.method.with_values(self.0)?;
         Ok(())

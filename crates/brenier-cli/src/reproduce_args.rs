@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use brenier::MethodChoice;
 use brenier::map::Method;
 use brenier::reproduce::lotka_volterra::LvSettings;
 use brenier::reproduce::sbibm::{PUBLISHED_SIMULATIONS, SbibmSettings};
@@ -11,7 +12,7 @@ use brenier::simulate::tasks::TASKS;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 
-use crate::method_args::method;
+use crate::method_args::{method, method_choice};
 
 pub(crate) const REPRODUCE_HELP: &str = "\
 Examples:
@@ -188,9 +189,9 @@ pub(crate) struct SbibmArguments {
     /// Simulations to learn from, one or more sizes
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = PUBLISHED_SIMULATIONS)]
     simulations: Vec<u64>,
-    /// Methods [default: the default method]
-    #[arg(long, value_name = "METHOD,…", value_delimiter = ',', value_parser = method())]
-    method: Vec<Method>,
+    /// Methods; auto tries several for a short while and fits an ensemble of the best [default: the default method]
+    #[arg(long, value_name = "METHOD,…", value_delimiter = ',', value_parser = method_choice())]
+    method: Vec<MethodChoice>,
     /// Training tables and fits for each task, size and method
     #[arg(long, value_name = "K", default_value_t = 1)]
     seeds: u64,

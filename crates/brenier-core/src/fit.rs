@@ -1,5 +1,6 @@
 //! From a table to a trained posterior: settings, preparation, training.
 
+mod auto;
 mod builder;
 mod prepared;
 mod scores;
@@ -11,10 +12,12 @@ use std::sync::atomic::AtomicBool;
 
 use sha2::{Digest, Sha256};
 
+pub use auto::{Choice, MethodChoice, Trial};
 pub use builder::Fit;
 pub use prepared::Prepared;
+use prepared::SplitRows;
 pub use prepared::split;
-use prepared::{Block, marginal_settings};
+use prepared::{Block, marginal_settings, splits};
 pub use settings::FitSettings;
 
 use crate::data::{Encoding, Table, discard};
@@ -114,19 +117,33 @@ impl Block {
     /// Fits π(target | given), or the density of the target where nothing is given.
     fn fit(&self, settings: &FitSettings, mut run: Run<'_>) -> Result<Fitted> {
         let (target, given) = (self.target_names.len(), self.given_names.len());
-        let (train_rows, valid_rows) = (self.splits[0].0.len(), self.splits[0].1.len());
-        let settings = &settings.resolved(Problem { target, given, rows: train_rows });
-        let mut warnings = warnings::of_sizes(settings, train_rows, valid_rows, given);
+        let (train_rows, valid_rows) = self.plain_split();
+        let problem = Problem { target, given, rows: train_rows.len() };
+        let mut warnings = warnings::of_sizes(settings, train_rows.len(), valid_rows.len(), given);
         warnings.extend(self.warnings.iter().cloned());
         // What is wrong with the table should be known before hours are spent on it.
         for text in &warnings {
             run.tell(TrainEvent::Warning { text: text.clone() })?;
         }
         let journal = run.plan().cloned();
-        let trained = match self.splits.len() {
-            1 => vec![self.train(0, settings, run.part(journal))?],
-            _ => self.train_members(settings, run.part(journal))?,
+        let (settings, choice) = match settings.auto {
+            true => self.choose(settings, problem, run.part(journal.clone())).map(|(s, c)| (s, Some(c)))?,
+            false => {
+                let rows = splits(self.rows, settings)[0].0.len();
+                (settings.resolved(Problem { rows, ..problem }), None)
+            }
         };
+        let settings = &settings;
+        let splits = splits(self.rows, settings);
+        let trained = match splits.as_slice() {
+            [split] => vec![self.train(0, split, settings, run.part(journal.clone()))?],
+            _ => self.train_members(&splits, settings, run.part(journal.clone()))?,
+        };
+        if let (Some(choice), Some(journal)) = (&choice, &journal)
+            && trained.iter().all(|member| !member.outcome.stop.is_resumable())
+        {
+            self.discard_trials(journal, choice.trials.len());
+        }
         if trained.iter().any(|member| member.outcome.stop == Stop::Diverged) {
             let text = "the training loss repeatedly became NaN or infinite; the best weights before that were kept \
                         (a lower learning rate or a robust scaling may help)"
@@ -139,11 +156,11 @@ impl Block {
         let mut histories: Vec<Vec<Progress>> = Vec::new();
         let mut maps = Vec::new();
         for (number, Trained { map, outcome }) in trained.into_iter().enumerate() {
-            let (train_rows, valid_rows) = &self.splits[number];
+            let (train_rows, valid_rows) = &splits[number];
             let rows = scores::Rows { data: &self.data, origin: &self.origin };
             let scores = scores::of_fit(&*map, rows, (train_rows, valid_rows), settings.seed)?;
             members.push(Member {
-                weight: 1.0 / self.splits.len() as f64,
+                weight: 1.0 / splits.len() as f64,
                 seed: settings.seed.wrapping_add(number as u64),
                 training: TrainingSummary {
                     stop: outcome.stop,
@@ -158,7 +175,7 @@ impl Block {
             histories.push(outcome.history);
             maps.push(map);
         }
-        let baseline = self.baseline(settings)?;
+        let baseline = self.baseline(&splits[0], settings)?;
         let mixture = Mixture::new(maps, members.iter().map(|member| member.weight).collect());
         let header = Header {
             kind: Header::KIND.into(),
@@ -175,6 +192,7 @@ impl Block {
             support: self.support.clone(),
             baseline: baseline.as_ref().map(|(baseline, _)| baseline.clone()),
             encoding: Encoding::default(),
+            choice,
             marginal: None,
         };
         let mut posterior = Posterior::new(header, mixture, histories);
@@ -183,12 +201,15 @@ impl Block {
     }
 
     /// The baseline, fitted to the rows of the first split; none where the method is the baseline, or it cannot be fitted.
-    fn baseline(&self, settings: &FitSettings) -> Result<Option<(Baseline, Arc<dyn TransportMap>)>> {
+    fn baseline(
+        &self,
+        (train_rows, valid_rows): &SplitRows,
+        settings: &FitSettings,
+    ) -> Result<Option<(Baseline, Arc<dyn TransportMap>)>> {
         if settings.method.method() == BASELINE {
             return Ok(None);
         }
         let method = BASELINE.defaults();
-        let (train_rows, valid_rows) = &self.splits[0];
         // A regression on thousands of columns is a yardstick with some of the rows too, and a tenth of the time and memory.
         let step = match self.data.given >= WIDE {
             true => (train_rows.len() / (ROWS_PER_COLUMN * self.data.given)).max(1),
@@ -212,8 +233,13 @@ impl Block {
     }
 
     /// Trains the members of an ensemble side by side, one thread each.
-    fn train_members(&self, settings: &FitSettings, mut run: Run<'_>) -> Result<Vec<Trained>> {
-        let of = self.splits.len();
+    fn train_members(
+        &self,
+        splits: &[SplitRows],
+        settings: &FitSettings,
+        mut run: Run<'_>,
+    ) -> Result<Vec<Trained>> {
+        let of = splits.len();
         let (stop, journal) = (run.token().clone(), run.plan().cloned());
         let part =
             |number: usize| journal.as_ref().map(|journal| journal.part(&format!(".member-{}", number + 1)));
@@ -227,7 +253,7 @@ impl Block {
             &jobs,
             |&number| {
                 let run = Run::silent().stop(&stop).journal(part(number));
-                self.train(number, settings, run).map(|trained| (number, trained))
+                self.train(number, &splits[number], settings, run).map(|trained| (number, trained))
             },
             |result| {
                 let (number, trained) = result?;
@@ -245,8 +271,13 @@ impl Block {
     }
 
     /// Trains one member.
-    fn train(&self, number: usize, settings: &FitSettings, mut run: Run<'_>) -> Result<Trained> {
-        let (train_rows, valid_rows) = &self.splits[number];
+    fn train(
+        &self,
+        number: usize,
+        (train_rows, valid_rows): &SplitRows,
+        settings: &FitSettings,
+        mut run: Run<'_>,
+    ) -> Result<Trained> {
         let seed = settings.seed.wrapping_add(number as u64);
         let (identity, journal) = (self.identity(settings, number), run.plan().cloned());
         let (map, outcome) = settings.method.spec().train(Training {

@@ -27,7 +27,7 @@ pub mod layer {
     pub use crate::posterior::repeated;
 }
 
-pub use fit::{Fit, FitSettings, Fitted, Prepared, fit, fit_split};
+pub use fit::{Choice, Fit, FitSettings, Fitted, MethodChoice, Prepared, Trial, fit, fit_split};
 pub use kernel::Real;
 pub use posterior::{
     At, Baseline, Distance, Draws, Header, JointDraws, JointLogDensities, LogDensities, Member, Mode,

@@ -4,8 +4,8 @@
 //! resumes it, refuses the folder of another and renders what it found.
 
 use brenier_core::{
-    Error, EventKind, FitSettings, Fitted, Journal, ModeSettings, Posterior, Result, Run, StopToken, Units,
-    fit, fit_split, map, statistics, train, transform,
+    Error, EventKind, FitSettings, Fitted, Journal, MethodChoice, ModeSettings, Posterior, Result, Run,
+    StopToken, Units, fit, fit_split, map, statistics, train, transform,
 };
 use brenier_data as data;
 use brenier_diagnose::diagnose;

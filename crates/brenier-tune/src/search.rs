@@ -80,6 +80,10 @@ pub fn search(
     folder: &Path,
     run: Run<'_>,
 ) -> Result<TuneOutcome> {
+    if base.auto {
+        let problem = "auto makes its own trials: choose the method whose settings are to be searched";
+        return Err(Error::setting("method", problem));
+    }
     let settings = settings.resolved(base.method.method())?;
     let base = FitSettings { train: TrainSettings { minutes: None, ..base.train.clone() }, ..base.clone() };
     let (target, given) = base.columns(table.names())?;

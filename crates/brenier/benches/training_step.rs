@@ -57,6 +57,7 @@ fn pcp(name: &'static str, target: usize, given: usize, batch: usize, width: usi
         depth,
         output: OutputActivation::Identity,
         convexity: Default::default(),
+        front: Default::default(),
     };
     Config { name, shape: Shape::Pcp(shape), batch }
 }

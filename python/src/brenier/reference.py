@@ -18,6 +18,7 @@ clarity, not for speed.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import struct
@@ -103,8 +104,9 @@ class Jet:
         return Jet(self.value + other.value, self.gradient + other.gradient, self.hessian + other.hessian, self.xp)
 
     def mix(self, weights: Array) -> "Jet":
-        """weights · features."""
-        one = lambda part: self.xp.einsum("of,rf...->ro...", weights, part)  # noqa: E731
+        """weights · features, the same weights for every row or some for each."""
+        names = "of,rf...->ro..." if len(weights.shape) == 2 else "rof,rf...->ro..."
+        one = lambda part: self.xp.einsum(names, weights, part)  # noqa: E731
         return Jet(one(self.value), one(self.gradient), one(self.hessian), self.xp)
 
     def scale(self, factors: Array) -> "Jet":
@@ -165,11 +167,28 @@ class PcpMap:
     def __init__(self, settings: dict[str, Any], p: dict[str, Array], n: int, m: int, xp: Any) -> None:
         self.p, self.xp, self.depth = p, xp, int(settings["depth"])
         self.softplus_output = settings.get("output_activation") == "softplus"
+        self.front = "Lf.0" in p
         self.gated = "Lv.0" in p or self.depth == 0 and "Lvw.0" in p
+
+    def _affine(self, variables: Jet, y: Array) -> Jet:
+        """u = L(y)(x − μ(y)), L lower triangular, its columns stored from the diagonal down."""
+        p, xp, n, v = self.p, self.xp, variables.value.shape[1], y
+        for k in range(self.depth):
+            v = _elu(v @ p[f"Lv.{k}"].T + p[f"bv.{k}"], xp)
+        values = y @ p["Lf.0"].T + p["bf.0"] + v @ p[f"Lf.{self.depth}"].T + p[f"bf.{self.depth}"]
+        columns, place = [], n
+        for j in range(n):
+            diagonal = xp.exp(8.0 * xp.tanh(values[:, place : place + 1] / 8.0))
+            below = values[:, place + 1 : place + n - j]
+            columns.append(xp.concatenate([xp.zeros((len(y), j)), diagonal, below], axis=1))
+            place += n - j
+        return variables.shift(-values[:, :n]).mix(xp.stack(columns, axis=2))
 
     def _potential(self, x: Array, y: Array) -> Jet:
         p, xp = self.p, self.xp
         variables = Jet.variables(x, xp)
+        if self.front:
+            variables = self._affine(variables, y)
         w, v = variables, y
         relu = lambda s: xp.maximum(s, 0.0)  # noqa: E731
         for k in range(self.depth + 1):
@@ -682,6 +701,37 @@ class Column:
         return self.low * xp.exp(math.log(self.high / self.low) * part)
 
 
+class Exchangeable:
+    """Symmetric features of columns that hold points in no particular order."""
+
+    def __init__(self, document: dict[str, Any], xp: Any) -> None:
+        self.xp, self.columns, self.points, self.degree = xp, document["columns"], document["points"], document["degree"]
+        self.floors = xp.asarray([float(one) for one in document["floors"]])
+
+    def features(self, u: Array) -> list[Array]:
+        """The features of rows of all given values after their bijections, one array each."""
+        xp, d = self.xp, len(self.floors)
+        w = u[:, xp.asarray(self.columns)].reshape(len(u), self.points, d)
+        mean = w.mean(axis=1)
+        features = [mean[:, j] for j in range(d)]
+        if self.points == 1:
+            return features
+        w = w - mean[:, None, :]
+        deviation = xp.sqrt((w * w).mean(axis=1) + self.floors**2)
+        w = w / deviation[:, None, :]
+        features += [xp.log(deviation[:, j]) for j in range(d)]
+        for degree in range(2, self.degree + 1):
+            for factors in itertools.combinations_with_replacement(range(d), degree):
+                if degree == 2 and factors[0] == factors[1]:
+                    continue
+                total = xp.ones_like(w[:, :, 0])
+                for j in factors:
+                    total = total * w[:, :, j]
+                sums = total.mean(axis=1)
+                features.append(xp.arctanh((1.0 - 1e-6) * sums) if degree == 2 else sums)
+        return features
+
+
 class Model:
     """A posterior π(x | y) in the user's units: transforms around a map, or the maps of an ensemble."""
 
@@ -690,6 +740,9 @@ class Model:
         self.target_names, self.given_names = document["target_names"], document["given_names"]
         self.target = [Column(one, xp) for one in document["target_transform"]["columns"]]
         self.given = [Column(one, xp) for one in document["given_transform"]["columns"]]
+        transform = document["given_transform"]
+        self.exchangeable = [Exchangeable(one, xp) for one in transform.get("exchangeable", [])]
+        self.features = [Column(one, xp) for one in transform.get("features", [])]
         self.pca = document["given_transform"].get("pca")
         self.components = xp.asarray(tensors[f"{prefix}given.pca.components"]) if self.pca else None
         self.reduction = document["given_transform"].get("reduction")
@@ -703,7 +756,8 @@ class Model:
             raise ValueError(f"the evaluator does not know the method {settings['name']}; it knows {', '.join(METHODS)}")
         members = document.get("members") or [{"weight": 1.0}]
         self.weights = [member["weight"] for member in members]
-        n, m = len(self.target), len(self.given)
+        grouped = sum(len(group.columns) for group in self.exchangeable)
+        n, m = len(self.target), len(self.given) - grouped + len(self.features)
         if self.pca:
             m = len(self.pca["deviations"])
         elif self.reduction:
@@ -724,6 +778,12 @@ class Model:
         t = xp.stack([column.forward(y[:, j])[0] for j, column in enumerate(self.given)], axis=1)
         if self.reduction is not None:
             return (t - xp.asarray([float(value) for value in self.reduction["mean"]])) @ self.reduction_weights
+        if self.exchangeable:
+            u = xp.stack([column.centre + column.scale * t[:, j] for j, column in enumerate(self.given)], axis=1)
+            own = [t[:, j] for j in range(len(self.given)) if not any(j in group.columns for group in self.exchangeable)]
+            features = [one for group in self.exchangeable for one in group.features(u)]
+            scaled = [column.forward(one)[0] for column, one in zip(self.features, features)]
+            t = xp.stack(own + scaled, axis=1)
         if self.pca is None:
             return t
         mean, deviations = (xp.asarray([float(value) for value in self.pca[key]]) for key in ("mean", "deviations"))

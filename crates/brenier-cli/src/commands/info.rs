@@ -80,6 +80,9 @@ fn text(model: &Posterior) -> String {
         let _ = writeln!(text, "{name:16}{value}");
     };
     line("method", model.method().name().to_owned());
+    if let Some(choice) = &header.choice {
+        line("chosen", choice.describe());
+    }
     line("target", listed(&header.target_names));
     line("given", listed(&header.given_names));
     for column in model.encoding().columns() {
@@ -105,6 +108,9 @@ fn text(model: &Posterior) -> String {
                 reduction.input_dim()
             ),
         );
+    }
+    if let rules @ [_, ..] = header.settings.exchangeable.as_slice() {
+        line("exchangeable", rules.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
     }
     if let Some(pca) = header.given_transform.pca() {
         let variance = 100.0 * pca.explained_variance();

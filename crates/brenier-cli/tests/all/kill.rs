@@ -88,6 +88,13 @@ fn fit_noise() {
     campaign("fit --noise", fit("--noise 0.3"));
 }
 
+/// The trials of a choice and the members of its ensemble.
+#[test]
+fn fit_auto() {
+    let plain = FIT.replace("--feature-width 32 ", "").replace("--epochs 200", "--epochs 20");
+    campaign("fit --method auto", Case { command: format!("{plain} --method auto"), ..fit("") });
+}
+
 #[test]
 fn tune() {
     let space = "[network]\nfeature_width = [4, 8]\n[train]\nlearning_rate = [0.01, 0.02, 0.005]\n";

@@ -58,6 +58,16 @@ fn tables_that_cannot_be_used() {
     refuse(here, "fit none.csv --target x1 --out m.brenier", 2, &["none.csv"]);
     refuse(here, "fit data.csv --target x1 --support x1=log --out m.brenier", 2, &["x1", "row", "log"]);
     refuse(here, "fit data.csv --target x1 --support z=log --out m.brenier", 2, &["z"]);
+    let exchangeable = "fit data.csv --target x1 --given y1,y2 --out m.brenier --exchangeable";
+    refuse(here, &format!("{exchangeable} y1,y2:3"), 2, &["exchangeable", "2 columns cannot hold 3 points"]);
+    refuse(here, &format!("{exchangeable} x1,y1:2"), 2, &["exchangeable", "x1"]);
+    refuse(here, &format!("{exchangeable} y1,y2"), 2, &["y1..y8:4"]);
+    refuse(
+        here,
+        &format!("fit data.csv {SMALL} --method auto --out m.brenier"),
+        2,
+        &["--feature-width", "auto"],
+    );
     refuse(here, "fit data.csv --target x1 --learning-rate 0 --out m.brenier", 2, &["learning_rate"]);
     refuse(here, "fit data.csv --target x1 --feature-width 0 --out m.brenier", 2, &["feature_width"]);
     refuse(

@@ -32,7 +32,7 @@ fn runs_and_threads_do_not_change_a_bit() {
 }
 
 /// A fit of about a second.
-const LONG: &str = "--target x1,x2 --given y1,y2 --feature-width 32 --epochs 300 --validate-every 20 \
+const LONG: &str = "--target x1,x2 --given y1,y2 --feature-width 32 --weight-average 0.9 --epochs 300 --validate-every 20 \
                     --patience 1000 --quiet --checkpoint-seconds 0";
 
 #[test]

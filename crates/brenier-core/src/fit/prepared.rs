@@ -49,14 +49,17 @@ pub(super) struct Block {
     pub(super) data: Dataset,
     /// The row of the table, from 0, of each row of the data.
     pub(super) origin: Vec<u32>,
-    /// Rows of the data to train on and to validate with, for each member of an ensemble or for the one map.
-    pub(super) splits: Vec<(Vec<u32>, Vec<u32>)>,
+    /// How many rows of the data are to train on and, after them, to validate with.
+    pub(super) rows: (usize, usize),
     /// SHA-256 of the columns' names and values.
     pub(super) data_sha256: String,
     /// SHA-256 of the rows of the splits.
     pub(super) split_sha256: String,
     pub(super) warnings: Vec<String>,
 }
+
+/// Rows of the data to train on and to validate with.
+pub(super) type SplitRows = (Vec<u32>, Vec<u32>);
 
 /// One side's columns of some rows, named as in the user's table.
 struct SomeRows<'a> {
@@ -136,6 +139,7 @@ impl Prepared {
             support: named.support,
             noise: named.noise,
             jitter: named.jitter,
+            exchangeable: named.exchangeable,
             ..settings.clone()
         };
         let (target, given) = settings.columns(table.names())?;
@@ -188,6 +192,12 @@ impl Prepared {
         if let Some(most) = settings.reduce {
             key += &format!(" reduce {most}");
         }
+        if settings.auto {
+            key.push_str(" auto");
+        }
+        for rule in &settings.exchangeable {
+            key += &format!(" exchangeable {rule}");
+        }
         key
     }
 }
@@ -202,6 +212,7 @@ pub(super) fn marginal_settings(settings: &FitSettings, given: &[String]) -> Fit
         noise: NoiseSettings::default(),
         jitter: NoiseSettings::default(),
         reduce: None,
+        exchangeable: Vec::new(),
         pca: None,
         whiten: Whiten::None,
         joint: false,
@@ -220,9 +231,9 @@ impl Block {
         let (target_names, given_names) = (table.names_of(target), table.names_of(given));
         // Training rows first, in their order, then validation rows.
         let origin: Vec<u32> = train.iter().chain(valid).copied().collect();
-        let splits = splits(train.len(), valid.len(), settings);
         // Members of an ensemble share their transforms, so these see all rows.
-        let seen = if splits.len() > 1 { &origin[..] } else { train };
+        let shared = settings.auto || settings.members.unwrap_or(1) > 1;
+        let seen = if shared { &origin[..] } else { train };
         let mut warnings = warnings::of_table(table, target, given)?;
         warnings.extend(warnings::of_values(table, target));
 
@@ -246,8 +257,12 @@ impl Block {
         let jitter = deviations("jitter", &settings.jitter)?;
         let kept = sd.as_deref().map(|sd| KeptNoise { sd, seed: settings.seed });
         let rows = SomeRows { table, columns: given, rows: seen, noise: kept };
-        let given_settings =
-            GivenSettings { columns: supports(given)?, scaling: settings.scaling, pca: settings.pca };
+        let given_settings = GivenSettings {
+            columns: supports(given)?,
+            scaling: settings.scaling,
+            exchangeable: settings.exchangeable.clone(),
+            pca: settings.pca,
+        };
         let (mut given_transform, given_warnings) =
             GivenTransform::fit(&given_names, &given_settings, &rows)?;
         warnings.extend(given_warnings);
@@ -296,14 +311,20 @@ impl Block {
             given_transform,
             support,
             origin,
-            splits,
+            rows: (train.len(), valid.len()),
             warnings,
         })
+    }
+
+    /// The split as the table was prepared with, whatever the members of an ensemble.
+    pub(super) fn plain_split(&self) -> SplitRows {
+        let (train, valid) = (self.rows.0 as u32, self.rows.1 as u32);
+        ((0..train).collect(), (train..train + valid).collect())
     }
 }
 
 /// Rows of the data for each member: folds or bootstrap samples of an ensemble, or the split as it is.
-fn splits(train: usize, valid: usize, settings: &FitSettings) -> Vec<(Vec<u32>, Vec<u32>)> {
+pub(super) fn splits((train, valid): (usize, usize), settings: &FitSettings) -> Vec<SplitRows> {
     let members = settings.members.unwrap_or(1);
     let all = (train + valid) as u32;
     if members <= 1 {

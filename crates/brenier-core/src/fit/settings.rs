@@ -3,11 +3,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::MethodChoice;
 use crate::data::{Pick, Selection, resolve_pair, short_name};
 use crate::map::method::Problem;
 use crate::map::{Method, MethodSettings};
 use crate::train::TrainSettings;
-use crate::transform::{NoiseSettings, PcaSettings, Scaling, SupportRule, Whiten};
+use crate::transform::{ExchangeableRule, NoiseSettings, PcaSettings, Scaling, SupportRule, Whiten};
 use crate::{Error, Result};
 
 /// Everything that decides a fit besides the table.
@@ -33,6 +34,10 @@ pub struct FitSettings {
     pub jitter: NoiseSettings,
     /// The most directions of a supervised reduction of the given columns.
     pub reduce: Option<usize>,
+    /// Given columns that hold points in no particular order, as in `y1..y8:4` for four points of two numbers: the map sees
+    /// symmetric features of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub exchangeable: Vec<ExchangeableRule>,
     /// Principal components of the given columns: a count, or a fraction of the variance to keep.
     pub pca: Option<PcaSettings>,
     /// Whether the target columns are made uncorrelated, for columns that nearly depend on one another.
@@ -47,7 +52,11 @@ pub struct FitSettings {
     pub bootstrap: bool,
     /// Seed of split, initial weights and batches.
     pub seed: u64,
-    /// The method with its settings.
+    /// Whether short trials choose the method, and an ensemble of it is fitted where that pays; `method = "auto"` in a settings
+    /// file. What the fit came to is in the model's settings and in [`Header::choice`](crate::Header::choice).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub auto: bool,
+    /// The method with its settings; of no account where trials choose.
     pub method: MethodSettings,
     /// The training.
     pub train: TrainSettings,
@@ -66,12 +75,14 @@ struct Written {
     noise: NoiseSettings,
     jitter: NoiseSettings,
     reduce: Option<usize>,
+    exchangeable: Vec<ExchangeableRule>,
     pca: Option<PcaSettings>,
     whiten: Whiten,
     joint: bool,
     members: Option<usize>,
     bootstrap: bool,
     seed: u64,
+    auto: bool,
     method: Option<NameOrTable>,
     network: Map<String, Value>,
     flow: Map<String, Value>,
@@ -97,12 +108,14 @@ impl Default for Written {
             noise: settings.noise,
             jitter: settings.jitter,
             reduce: settings.reduce,
+            exchangeable: settings.exchangeable,
             pca: settings.pca,
             whiten: settings.whiten,
             joint: settings.joint,
             members: settings.members,
             bootstrap: settings.bootstrap,
             seed: settings.seed,
+            auto: settings.auto,
             method: None,
             network: Map::new(),
             flow: Map::new(),
@@ -115,7 +128,22 @@ impl TryFrom<Written> for FitSettings {
     type Error = Error;
 
     fn try_from(written: Written) -> Result<Self> {
+        let auto = |method: &Option<NameOrTable>| match method {
+            Some(NameOrTable::Name(name)) => name == MethodChoice::AUTO,
+            Some(NameOrTable::Table(table)) => {
+                table.get("name").is_some_and(|name| name == MethodChoice::AUTO)
+            }
+            None => false,
+        };
+        let by_trials = auto(&written.method);
         let (method, mut values) = match written.method {
+            Some(NameOrTable::Table(table)) if by_trials && table.len() > 1 => {
+                return Err(Error::setting(
+                    "method",
+                    "auto has no settings: it tries methods with their own",
+                ));
+            }
+            _ if by_trials => (Method::default(), Map::new()),
             None => (Method::default(), Map::new()),
             Some(NameOrTable::Name(name)) => (name.parse()?, Map::new()),
             Some(NameOrTable::Table(mut table)) => match table.remove("name") {
@@ -142,12 +170,14 @@ impl TryFrom<Written> for FitSettings {
             noise: written.noise,
             jitter: written.jitter,
             reduce: written.reduce,
+            exchangeable: written.exchangeable,
             pca: written.pca,
             whiten: written.whiten,
             joint: written.joint,
             members: written.members,
             bootstrap: written.bootstrap,
             seed: written.seed,
+            auto: written.auto || by_trials,
             method: method.defaults().with_values(values)?,
             train: written.train,
         })
@@ -209,7 +239,15 @@ impl FitSettings {
                 ));
             }
         }
+        let given_names: Vec<String> = given.iter().map(|&place| names[place].clone()).collect();
+        let mut exchangeable = Vec::new();
+        for rule in &self.exchangeable {
+            let rule = rule.named(names)?;
+            rule.resolve(&given_names)?;
+            exchangeable.push(rule);
+        }
         Ok(Self {
+            exchangeable,
             target: Some(by_name(&target)),
             given: (!given.is_empty()).then(|| by_name(&given)),
             support: support.into_iter().map(SupportRule::from).collect(),
@@ -243,6 +281,13 @@ impl FitSettings {
             return Err(Error::setting(
                 "noise",
                 "the given columns' own distribution, which joint asks for, would be learned without it: leave one of the two out",
+            ));
+        }
+        let altered = self.reduce.is_some() || !self.noise.is_empty() || !self.jitter.is_empty();
+        if altered && !self.exchangeable.is_empty() {
+            return Err(Error::setting(
+                "exchangeable",
+                "symmetric features go neither with a reduction nor with declared noise or jitter: leave one of them out",
             ));
         }
         match self.members {

@@ -32,11 +32,11 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// From the symmetric matrices ∂z/∂x (n × n each) of some rows, and a bound for all.
-    pub(crate) fn of_symmetric(matrices: &[f64], n: usize, bound: f64) -> Result<Self> {
+    /// From the symmetric matrices ∂z/∂x (n × n each) of some rows, and a bound for all where there is one.
+    pub(crate) fn of_symmetric(matrices: &[f64], n: usize, bound: Option<f64>) -> Result<Self> {
         let (smallest, largest, condition) = extremes(matrices, n, eigenvalues)?;
         let rows = matrices.len() / (n * n);
-        Ok(Self { rows, smallest, largest, condition, bound: Some(bound), log_det_error: None })
+        Ok(Self { rows, smallest, largest, condition, bound, log_det_error: None })
     }
 
     /// The worst of several, of which there is at least one.

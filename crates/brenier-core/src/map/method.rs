@@ -39,6 +39,20 @@ pub struct SettingInfo {
     pub default: &'static str,
 }
 
+/// Settings that a method offers where trials choose among the methods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// What is not as by default, in a word or two; empty where everything is.
+    pub name: &'static str,
+    /// Settings that differ from the defaults, as a JSON object with the tables `method` and `train`.
+    pub changes: &'static str,
+}
+
+impl Candidate {
+    /// The defaults.
+    pub const PLAIN: Self = Self { name: "", changes: "{}" };
+}
+
 /// What is said about a method.
 #[derive(Clone, Copy, Debug)]
 pub struct MethodInfo {
@@ -50,6 +64,8 @@ pub struct MethodInfo {
     pub settings: &'static [SettingInfo],
     /// Built-in search spaces as TOML, by the names of [`SearchSpace::PRESETS`](crate::tune::SearchSpace::PRESETS).
     pub spaces: &'static [(&'static str, &'static str)],
+    /// What the method offers where trials choose; nothing where it is left out of them.
+    pub candidates: &'static [Candidate],
     /// Pilots of the published search, where the method is one of the paper's.
     pub published_pilots: Option<usize>,
     /// Draws per pair that a check makes by default.

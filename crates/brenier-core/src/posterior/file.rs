@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{Member, Mixture, OutlierScore, Posterior};
 use crate::data::Encoding;
-use crate::fit::FitSettings;
+use crate::fit::{Choice, FitSettings};
 use crate::map::{ConditionalMap, Constraint, MethodSettings, TensorSpec};
 use crate::statistics::Estimate;
 use crate::store::{self, Tensor, TensorValues};
@@ -120,6 +120,9 @@ pub struct Header {
     /// The columns of categories behind the given columns.
     #[serde(default, skip_serializing_if = "Encoding::is_empty")]
     pub encoding: Encoding,
+    /// How trials chose the method, where they did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choice: Option<Choice>,
     /// The same of the map of the given columns alone, in a joint model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub marginal: Option<Box<Header>>,
@@ -323,6 +326,9 @@ impl Posterior {
                     "the out-of-support score and the given columns do not fit together".into(),
                 ));
             }
+        }
+        if header.choice.as_ref().is_some_and(|choice| !choice.is_sound()) {
+            return Err(wrong("the trials do not include the one that was chosen".into()));
         }
         let checks = header.target_transform.validate().and_then(|()| header.given_transform.validate());
         let spec = header.settings.method.spec();

@@ -1,5 +1,6 @@
 //! The complete state of a run on disk: what is needed to end in the same bits after a kill at any moment.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -17,11 +18,31 @@ struct Header {
 
 const KIND: &str = "training checkpoint";
 
-pub(super) fn save(path: &Path, identity: &str, state: &State, vectors: [&[f32]; 4]) -> Result<()> {
+/// The big vectors of a run, by the names of their tensors.
+#[derive(Default)]
+pub(super) struct Vectors<'a> {
+    pub(super) parameters: Cow<'a, [f32]>,
+    pub(super) best: Cow<'a, [f32]>,
+    /// Adam's moments.
+    pub(super) mean: Cow<'a, [f32]>,
+    pub(super) square: Cow<'a, [f32]>,
+    /// The averaged weights; empty where none are kept.
+    pub(super) average: Cow<'a, [f32]>,
+}
+
+pub(super) fn save(path: &Path, identity: &str, state: &State, vectors: &Vectors<'_>) -> Result<()> {
     let header = Header { kind: KIND.into(), identity: identity.to_owned(), state: state.clone() };
-    let tensors: Vec<Tensor> = ["parameters", "best", "mean", "square"]
+    let Vectors { parameters, best, mean, square, average } = vectors;
+    let named = [
+        ("parameters", parameters),
+        ("best", best),
+        ("mean", mean),
+        ("square", square),
+        ("average", average),
+    ];
+    let tensors: Vec<Tensor> = named
         .into_iter()
-        .zip(vectors)
+        .filter(|(_, values)| !values.is_empty())
         .map(|(name, values)| Tensor {
             name: name.into(),
             shape: vec![values.len()],
@@ -31,7 +52,12 @@ pub(super) fn save(path: &Path, identity: &str, state: &State, vectors: [&[f32];
     store::write(path, &header, &tensors)
 }
 
-pub(super) fn load(path: &Path, identity: &str, parameters: usize) -> Result<(State, [Vec<f32>; 4])> {
+/// The state and the vectors, of which the average is as long as `averages` says and the others have `parameters` entries.
+pub(super) fn load(
+    path: &Path,
+    identity: &str,
+    (parameters, averages): (usize, usize),
+) -> Result<(State, Vectors<'static>)> {
     let (header, tensors): (Header, Vec<Tensor>) = store::read(path)?;
     if header.kind != KIND {
         return Err(Error::model(path, "is not a training checkpoint"));
@@ -43,18 +69,20 @@ pub(super) fn load(path: &Path, identity: &str, parameters: usize) -> Result<(St
              and fit without `resume`",
         ));
     }
-    let mut vectors = [const { Vec::new() }; 4];
-    for (slot, name) in vectors.iter_mut().zip(["parameters", "best", "mean", "square"]) {
+    let take = |name: &str, length: usize| {
         let tensor = tensors.iter().find(|tensor| tensor.name == name);
         match tensor.map(|tensor| &tensor.values) {
-            Some(TensorValues::F32(values)) if values.len() == parameters => slot.clone_from(values),
-            _ => {
-                return Err(Error::model(
-                    path,
-                    format!("the checkpoint's tensor {name} does not fit the map"),
-                ));
-            }
+            Some(TensorValues::F32(values)) if values.len() == length => Ok(Cow::Owned(values.clone())),
+            None if length == 0 => Ok(Cow::default()),
+            _ => Err(Error::model(path, format!("the checkpoint's tensor {name} does not fit the map"))),
         }
-    }
+    };
+    let vectors = Vectors {
+        parameters: take("parameters", parameters)?,
+        best: take("best", parameters)?,
+        mean: take("mean", parameters)?,
+        square: take("square", parameters)?,
+        average: take("average", averages)?,
+    };
     Ok((header.state, vectors))
 }

@@ -1,6 +1,7 @@
 //! Training: settings, optimiser, schedule, loop, checkpoints and observers.
 
 mod adam;
+mod average;
 mod checkpoint;
 mod observe;
 mod run;

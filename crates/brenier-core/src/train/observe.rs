@@ -85,6 +85,16 @@ pub enum TrainEvent {
         /// Whether that is their density given the others.
         conditional: bool,
     },
+    /// Methods are tried side by side from here on.
+    Trials {
+        /// How many there are.
+        of: usize,
+    },
+    /// The trials have chosen a method.
+    Chosen {
+        /// Which, and how it compared with the others, in one line.
+        text: String,
+    },
     /// The members of an ensemble are trained side by side from here on.
     Members {
         /// How many there are.

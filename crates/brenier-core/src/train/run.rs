@@ -7,7 +7,8 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use super::checkpoint;
+use super::average::Average;
+use super::checkpoint::{self, Vectors};
 use super::observe::{Progress, Stop, TrainEvent};
 use super::{Adam, Schedule, TrainSettings};
 use crate::map::Trainable;
@@ -112,6 +113,9 @@ pub(super) struct State {
     /// Validations since the last improvement or drop.
     idle: u32,
     recoveries: u32,
+    /// Steps since the average of the weights was started.
+    #[serde(default)]
+    averaged: u64,
     best_valid: Option<f64>,
     best_step: u64,
     /// Loss summed over the rows since the last validation, and their number.
@@ -137,7 +141,7 @@ pub struct Outcome {
     pub history: Vec<Progress>,
 }
 
-/// Trains `map` by gradient steps, keeping the weights that score best on the validation rows.
+/// Trains `map` by gradient steps, keeping the weights, or the average of weights, that score best on the validation rows.
 ///
 /// The same map, data, settings and `seed` give the same bits, whatever the number of threads.
 pub fn train<M: Trainable<f32>>(map: &mut M, training: Training<'_>) -> Result<Outcome> {
@@ -147,13 +151,17 @@ pub fn train<M: Trainable<f32>>(map: &mut M, training: Training<'_>) -> Result<O
         return Err(Error::setting("valid_fraction", "leaves no row to train on or none to validate with"));
     }
     let batch = settings.batch_size().min(train_rows.len());
+    let average = Average::new(settings.weight_average(), map.parameters());
+    // Two sets of weights cost two validations.
+    let loss_cost = if average.is_wanted() { 2.0 * map.loss_cost() } else { map.loss_cost() };
     let mut run = Descent {
         workspace: map.workspace(batch),
         adam: Adam::new(map.parameters().len(), settings.adam).with_clip(settings.clip),
+        average,
         best: map.parameters().to_vec(),
         order: Vec::new(),
         batch,
-        interval: settings.validation_interval(valid_rows.len(), map.loss_cost()),
+        interval: settings.validation_interval(valid_rows.len(), loss_cost),
         started: Instant::now(),
         state: State {
             epoch: 0,
@@ -164,6 +172,7 @@ pub fn train<M: Trainable<f32>>(map: &mut M, training: Training<'_>) -> Result<O
             drops: 0,
             idle: 0,
             recoveries: 0,
+            averaged: 0,
             best_valid: None,
             best_step: 0,
             running: (0.0, 0),
@@ -200,6 +209,7 @@ struct Descent<'a, 'b, M: Trainable<f32>> {
     run: Run<'b>,
     workspace: M::Workspace,
     adam: Adam<f32>,
+    average: Average,
     best: Vec<f32>,
     order: Vec<u32>,
     batch: usize,
@@ -320,6 +330,10 @@ impl<M: Trainable<f32>> Descent<'_, '_, M> {
         match self.map.adjoints(&mut self.workspace) {
             Ok(loss) if loss.is_finite() => {
                 self.adam.step(self.map, &self.workspace, learning_rate);
+                if self.average.is_wanted() {
+                    state.averaged += 1;
+                    self.average.follow(self.map.parameters(), state.averaged);
+                }
                 state.running.0 += loss * rows as f64;
                 state.running.1 += rows as u64;
             }
@@ -349,7 +363,7 @@ impl<M: Trainable<f32>> Descent<'_, '_, M> {
     fn recover(&mut self, cause: String) -> Result<()> {
         self.state.recoveries += 1;
         self.state.learning_rate *= 0.5;
-        self.map.parameters_mut().copy_from_slice(&self.best);
+        self.rewind();
         self.adam = Adam::new(self.best.len(), self.settings.adam).with_clip(self.settings.clip);
         self.state.running = (0.0, 0);
         let (step, learning_rate) = (self.state.step, self.state.learning_rate);
@@ -360,8 +374,15 @@ impl<M: Trainable<f32>> Descent<'_, '_, M> {
         Ok(())
     }
 
-    /// Scores the validation rows and keeps a copy of the weights if they are the best.
-    fn validate(&mut self) -> Result<()> {
+    /// Back to the best weights, which the average starts again from.
+    fn rewind(&mut self) {
+        self.map.parameters_mut().copy_from_slice(&self.best);
+        self.average.restart(&self.best);
+        self.state.averaged = 0;
+    }
+
+    /// Mean negative log-likelihood of the validation rows under the map's weights; not a number where it breaks down.
+    fn score(&mut self) -> f64 {
         let mut total = 0.0;
         for index in self.valid_rows.chunks(self.batch) {
             let (x, y) = self.map.load(&mut self.workspace, index.len());
@@ -371,12 +392,34 @@ impl<M: Trainable<f32>> Descent<'_, '_, M> {
                 Err(_) => total = f64::NAN,
             }
         }
-        let valid_nll = total / self.valid_rows.len() as f64;
+        total / self.valid_rows.len() as f64
+    }
+
+    /// The same under the averaged weights.
+    fn score_average(&mut self) -> f64 {
+        let own = self.map.take_parameters();
+        self.map.restore_parameters(std::mem::take(&mut self.average.weights));
+        let score = self.score();
+        self.average.weights = self.map.take_parameters();
+        self.map.restore_parameters(own);
+        score
+    }
+
+    /// Scores the validation rows and keeps a copy of the weights, or of their average, if they are the best.
+    fn validate(&mut self) -> Result<()> {
+        let own = self.score();
+        let averaged = match self.state.averaged {
+            0 => f64::NAN,
+            _ => self.score_average(),
+        };
+        let smoother = averaged < own || !own.is_finite() && averaged.is_finite();
+        let valid_nll = if smoother { averaged } else { own };
         let finite = valid_nll.is_finite();
         if finite && self.state.best_valid.is_none_or(|best| valid_nll < best) {
             self.state.best_valid = Some(valid_nll);
             self.state.best_step = self.state.step;
-            self.best.copy_from_slice(self.map.parameters());
+            let weights = if smoother { &self.average.weights } else { self.map.parameters() };
+            self.best.copy_from_slice(weights);
             self.state.idle = 0;
         } else {
             self.state.idle += 1;
@@ -413,7 +456,7 @@ impl<M: Trainable<f32>> Descent<'_, '_, M> {
         if self.state.drops >= self.settings.max_drops {
             self.state.stop.get_or_insert(Stop::Converged);
         } else if self.settings.rewind {
-            self.map.parameters_mut().copy_from_slice(&self.best);
+            self.rewind();
         }
     }
 
@@ -421,12 +464,14 @@ impl<M: Trainable<f32>> Descent<'_, '_, M> {
         let Some(plan) = self.run.plan() else { return Ok(()) };
         let mut state = self.state.clone();
         state.adam_steps = self.adam.steps;
-        checkpoint::save(
-            &plan.path,
-            self.identity,
-            &state,
-            [self.map.parameters(), &self.best, &self.adam.mean, &self.adam.square],
-        )
+        let vectors = Vectors {
+            parameters: self.map.parameters().into(),
+            best: (&self.best).into(),
+            mean: (&self.adam.mean).into(),
+            square: (&self.adam.square).into(),
+            average: (&self.average.weights).into(),
+        };
+        checkpoint::save(&plan.path, self.identity, &state, &vectors)
     }
 
     /// Takes up the state of the checkpoint, if there is one to take up; returns its step.
@@ -434,14 +479,17 @@ impl<M: Trainable<f32>> Descent<'_, '_, M> {
         let Some(plan) = self.run.plan().filter(|plan| plan.resume && plan.path.exists()) else {
             return Ok(0);
         };
-        let (state, [parameters, best, mean, square]) =
-            checkpoint::load(&plan.path, self.identity, self.best.len())?;
+        let (state, vectors) =
+            checkpoint::load(&plan.path, self.identity, (self.best.len(), self.average.weights.len()))?;
         if state.position >= self.train_rows.len() || state.history.len() as u64 > state.step {
             return Err(Error::model(&plan.path, "the checkpoint does not fit the table"));
         }
-        self.map.parameters_mut().copy_from_slice(&parameters);
+        self.map.parameters_mut().copy_from_slice(&vectors.parameters);
         self.adam.steps = state.adam_steps;
-        (self.best, self.adam.mean, self.adam.square, self.state) = (best, mean, square, state);
+        (self.best, self.adam.mean) = (vectors.best.into_owned(), vectors.mean.into_owned());
+        (self.adam.square, self.average.weights) =
+            (vectors.square.into_owned(), vectors.average.into_owned());
+        self.state = state;
         Ok(self.state.step)
     }
 }

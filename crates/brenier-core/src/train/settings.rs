@@ -20,7 +20,7 @@ pub enum Schedule {
 /// How a map is trained.
 ///
 /// Minibatch Adam; every [`validate_every`](Self::validate_every) steps the validation rows are scored, the
-/// best weights copied, and, unless the [`schedule`](Self::schedule) says otherwise, the learning rate multiplied by
+/// best weights, or the best [average](Self::weight_average) of weights, copied, and, unless the [`schedule`](Self::schedule) says otherwise, the learning rate multiplied by
 /// [`drop_factor`](Self::drop_factor) when [`patience`](Self::patience) validations in a row brought nothing better. The
 /// run ends at the drop number [`max_drops`](Self::max_drops), after [`epochs`](Self::epochs) epochs,
 /// [`max_steps`](Self::max_steps) steps or [`minutes`](Self::minutes) minutes.
@@ -33,6 +33,9 @@ pub struct TrainSettings {
     pub learning_rate: Option<f64>,
     /// Largest norm of a step's gradient, which is scaled down to it; 0 for no such limit, `None` leaves it to the method.
     pub clip: Option<f64>,
+    /// Decay of the moving average of the weights that is validated beside the weights, the better of the two being kept;
+    /// 0 for none, `None` leaves it to the method.
+    pub weight_average: Option<f64>,
     /// How the learning rate falls.
     pub schedule: Schedule,
     /// Passes over the training rows at most.
@@ -65,6 +68,7 @@ impl Default for TrainSettings {
             batch_size: None,
             learning_rate: None,
             clip: None,
+            weight_average: None,
             schedule: Schedule::Plateau,
             epochs: 1000,
             max_steps: None,
@@ -97,6 +101,11 @@ impl TrainSettings {
         self.learning_rate.unwrap_or(LEARNING_RATE)
     }
 
+    /// Decay of the average of the weights; 0 for none.
+    pub fn weight_average(&self) -> f64 {
+        self.weight_average.unwrap_or(0.0)
+    }
+
     /// Checks every value.
     pub fn validate(&self) -> Result<()> {
         let above = |name: &str, value: f64, low: f64, high: f64| {
@@ -124,6 +133,7 @@ impl TrainSettings {
         positive("max_valid_rows", self.max_valid_rows)?;
         above("learning_rate", self.learning_rate(), 0.0, 10.0)?;
         from("clip", self.clip.unwrap_or(0.0), 0.0, f64::INFINITY)?;
+        from("weight_average", self.weight_average(), 0.0, 1.0)?;
         above("drop_factor", self.drop_factor, 0.0, 1.0)?;
         above("valid_fraction", self.valid_fraction, 0.0, 1.0)?;
         from("beta1", self.adam.beta1, 0.0, 1.0)?;

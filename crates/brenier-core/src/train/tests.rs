@@ -14,6 +14,8 @@ struct Fragile {
     broken: fn(u64) -> bool,
     /// Whether validations break down too.
     blind: bool,
+    /// The largest error of a step's slope.
+    noise: f32,
 }
 
 struct Room {
@@ -65,8 +67,9 @@ impl Trainable<f32> for Fragile {
         (&mut room.x[..rows], &mut room.y)
     }
     fn adjoints(&self, room: &mut Room) -> Result<f64> {
-        room.slope = self.parameters[0] - 3.0;
         let step = self.steps.fetch_add(1, Ordering::Relaxed) + 1;
+        let error = ((step.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as f32) / 512.0 - 1.0;
+        room.slope = self.parameters[0] - 3.0 + self.noise * error;
         match (self.broken)(step) {
             false => Ok(self.value()),
             true if step.is_multiple_of(2) => Ok(f64::NAN),
@@ -100,7 +103,7 @@ fn trained_for(
     broken: fn(u64) -> bool,
     blind: bool,
 ) -> (Result<super::Outcome>, Fragile, Vec<(String, f64)>) {
-    let mut map = Fragile { parameters: vec![0.0], steps: AtomicU64::new(0), broken, blind };
+    let mut map = Fragile { parameters: vec![0.0], steps: AtomicU64::new(0), broken, blind, noise: 0.0 };
     let data = Dataset { target: 1, given: 0, x: vec![0.0; 40], y: Vec::new(), fresh: None };
     let (train_rows, valid_rows): (Vec<u32>, Vec<u32>) = ((0..30).collect(), (30..40).collect());
     let settings = TrainSettings {
@@ -177,4 +180,45 @@ fn a_validation_loss_that_is_never_finite_is_an_error() {
     let error = outcome.expect_err("there is nothing to keep").to_string();
     assert!(error.contains("never reached a finite validation loss"), "{error}");
     assert_eq!(recoveries.len(), 8);
+}
+
+/// Noisy steps at a constant rate scatter around the minimum; their average is far closer to it.
+#[test]
+fn the_average_of_the_weights_is_kept_where_it_is_better() {
+    let run = |weight_average: f64| {
+        let mut map = Fragile {
+            parameters: vec![0.0],
+            steps: AtomicU64::new(0),
+            broken: |_| false,
+            blind: false,
+            noise: 20.0,
+        };
+        let data = Dataset { target: 1, given: 0, x: vec![0.0; 40], y: Vec::new(), fresh: None };
+        let (train_rows, valid_rows): (Vec<u32>, Vec<u32>) = ((0..30).collect(), (30..40).collect());
+        let settings = TrainSettings {
+            batch_size: Some(10),
+            learning_rate: Some(0.5),
+            weight_average: Some(weight_average),
+            validate_every: 600,
+            epochs: 200,
+            ..TrainSettings::default()
+        };
+        let training = Training {
+            data: &data,
+            train_rows: &train_rows,
+            valid_rows: &valid_rows,
+            settings: &settings,
+            seed: 1,
+            identity: "",
+            run: Run::silent(),
+        };
+        let outcome = train(&mut map, training).expect("nothing breaks down");
+        assert!(
+            (map.value() - outcome.best_valid_nll).abs() < 1e-9,
+            "the kept weights are those that scored best"
+        );
+        outcome.best_valid_nll
+    };
+    let (raw, averaged) = (run(0.0), run(0.99));
+    assert!(averaged < 0.2 * raw, "{averaged} against {raw}");
 }

@@ -1,11 +1,12 @@
-//! The given side: supports and scaling per column, then optionally principal components or a supervised reduction; no inverse is
-//! needed.
+//! The given side: supports and scaling per column, symmetric features of exchangeable columns, then optionally principal
+//! components or a supervised reduction; no inverse is needed.
 
 use super::column::{self, Column, ColumnSettings, Scaling, Side};
+use super::exchangeable::{Exchangeable, ExchangeableRule};
 use super::noise::GivenNoise;
 use super::pca::{Pca, PcaSettings};
 use super::reduce::Reduction;
-use super::rows::Rows;
+use super::rows::{FnRows, Rows};
 use super::support::Support;
 use crate::data::short_name;
 use crate::{Error, Result};
@@ -19,6 +20,9 @@ pub struct GivenSettings {
     pub columns: Vec<ColumnSettings>,
     /// How all columns are centred and scaled.
     pub scaling: Scaling,
+    /// Columns that hold points in no particular order; none by default.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub exchangeable: Vec<ExchangeableRule>,
     /// How many principal components replace the columns; none by default.
     pub pca: Option<PcaSettings>,
 }
@@ -31,6 +35,12 @@ pub struct GivenSettings {
 #[serde(deny_unknown_fields)]
 pub struct GivenTransform {
     columns: Vec<Column>,
+    /// Groups of columns that symmetric features stand for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    exchangeable: Vec<Exchangeable>,
+    /// Centres and scales of these features, group by group.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    features: Vec<Column>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pca: Option<Pca>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,22 +59,94 @@ impl GivenTransform {
             pca.validate()?;
         }
         let (columns, warnings) = column::fit(Side::Given, names, &settings.columns, settings.scaling, rows)?;
-        let pca = match settings.pca {
-            None => None,
-            Some(settings) => Some(Pca::fit(settings, rows.count(), columns.len(), |index, row| {
-                rows.read(index, row);
-                row.iter_mut().zip(&columns).try_for_each(|(x, column)| {
-                    (_, *x) = column.forward(*x)?;
-                    Ok(())
-                })
-            })?),
-        };
-        Ok((Self { columns, pca, reduction: None }, warnings))
+        let mut transform =
+            Self { columns, exchangeable: Vec::new(), features: Vec::new(), pca: None, reduction: None };
+        transform.group(names, settings, rows)?;
+        if let Some(settings) = settings.pca {
+            let mut raw = vec![0.0; names.len()];
+            let pca = Pca::fit(settings, rows.count(), transform.scaled_dim(), |index, row| {
+                rows.read(index, &mut raw);
+                transform.scaled(&raw, row)
+            })?;
+            transform.pca = Some(pca);
+        }
+        Ok((transform, warnings))
     }
 
     /// The same with its scaled columns reduced.
     pub(crate) fn reduced(self, reduction: Reduction) -> Self {
         Self { reduction: Some(reduction), ..self }
+    }
+
+    /// Finds the groups of exchangeable columns and the scales of their features.
+    fn group(&mut self, names: &[String], settings: &GivenSettings, rows: &dyn Rows) -> Result<()> {
+        let mut taken = vec![false; names.len()];
+        for rule in &settings.exchangeable {
+            let group = Exchangeable::fit(rule, names, &self.columns, rows)?;
+            if let Some(&place) =
+                group.columns.iter().find(|&&place| std::mem::replace(&mut taken[place], true))
+            {
+                let name = &names[place];
+                return Err(Error::setting("exchangeable", format!("{rule}: {name} is named twice")));
+            }
+            self.exchangeable.push(group);
+        }
+        if self.exchangeable.is_empty() {
+            return Ok(());
+        }
+        let feature_names: Vec<String> =
+            self.exchangeable.iter().flat_map(|group| group.names(names)).collect();
+        let features = FnRows::new(rows.count(), |index: usize, row: &mut [f64]| {
+            let (mut raw, mut own) = (vec![0.0; names.len()], Vec::with_capacity(row.len()));
+            rows.read(index, &mut raw);
+            // Every value is in its support: the columns were fitted to the same rows.
+            let read =
+                self.exchangeable.iter().try_for_each(|group| group.push(&self.columns, &raw, &mut own));
+            match read {
+                Ok(()) => row.copy_from_slice(&own),
+                Err(_) => row.fill(f64::NAN),
+            }
+        });
+        // A feature that is the same in every row is none of the user's doing.
+        let (features, _) = column::fit(Side::Given, &feature_names, &[], settings.scaling, &features)?;
+        self.features = features;
+        Ok(())
+    }
+
+    /// Whether a column is one of a group.
+    fn is_grouped(&self, place: usize) -> bool {
+        self.exchangeable.iter().any(|group| group.columns.contains(&place))
+    }
+
+    /// How many values there are before the principal components.
+    fn scaled_dim(&self) -> usize {
+        let grouped: usize = self.exchangeable.iter().map(|group| group.columns.len()).sum();
+        (self.columns.len() + self.features.len()).saturating_sub(grouped)
+    }
+
+    /// The values before the principal components: columns on their own, then the features of the groups.
+    fn scaled(&self, raw: &[f64], out: &mut [f64]) -> Result<()> {
+        if self.exchangeable.is_empty() {
+            for ((column, &x), out) in self.columns.iter().zip(raw).zip(out) {
+                (_, *out) = column.forward(x)?;
+            }
+            return Ok(());
+        }
+        let mut out = out.iter_mut();
+        for (place, (column, &x)) in self.columns.iter().zip(raw).enumerate() {
+            let (_, t) = column.forward(x)?;
+            if !self.is_grouped(place)
+                && let Some(out) = out.next()
+            {
+                *out = t;
+            }
+        }
+        let mut values = Vec::with_capacity(self.features.len());
+        self.exchangeable.iter().try_for_each(|group| group.push(&self.columns, raw, &mut values))?;
+        for ((feature, value), out) in self.features.iter().zip(values).zip(out) {
+            (_, *out) = feature.forward(value)?;
+        }
+        Ok(())
     }
 
     /// The number of given columns.
@@ -77,7 +159,7 @@ impl GivenTransform {
         match (&self.pca, &self.reduction) {
             (Some(pca), _) => pca.output_dim(),
             (None, Some(reduction)) => reduction.output_dim(),
-            (None, None) => self.columns.len(),
+            (None, None) => self.scaled_dim(),
         }
     }
 
@@ -124,20 +206,15 @@ impl GivenTransform {
             None if self.reduction.is_some() => {
                 return self.forward_rows(raw, out).map_err(|(_, error)| error);
             }
-            None => {
-                for ((column, &x), out) in self.columns.iter().zip(raw).zip(out) {
-                    (_, *out) = column.forward(x)?;
-                }
-            }
+            None => self.scaled(raw, out)?,
             Some(pca) => {
-                if pca.input_dim() != self.input_dim() {
+                if pca.input_dim() != self.scaled_dim() {
                     return Err(self.pca_mismatch(pca));
                 }
                 pca.begin(out)?;
-                for (j, (column, &x)) in self.columns.iter().zip(raw).enumerate() {
-                    let (_, t) = column.forward(x)?;
-                    pca.add(j, t, out);
-                }
+                let mut scaled = vec![0.0; self.scaled_dim()];
+                self.scaled(raw, &mut scaled)?;
+                scaled.iter().enumerate().for_each(|(j, &t)| pca.add(j, t, out));
                 pca.finish(out);
                 if !out.iter().all(|score| score.is_finite()) {
                     return Err(too_far());
@@ -208,9 +285,20 @@ impl GivenTransform {
 
     /// Checks a transform read from a file: ordered bounds, finite centres, positive scales, components that fit.
     pub fn validate(&self) -> Result<()> {
-        self.columns.iter().try_for_each(Column::validate)?;
+        self.columns.iter().chain(&self.features).try_for_each(Column::validate)?;
+        self.exchangeable.iter().try_for_each(|group| group.validate(self.columns.len()))?;
+        let (features, mut taken) =
+            (self.exchangeable.iter().map(Exchangeable::len).sum::<usize>(), Vec::new());
+        self.exchangeable.iter().for_each(|group| taken.extend_from_slice(&group.columns));
+        taken.sort_unstable();
+        if features != self.features.len() || taken.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(Error::Domain(
+                "the symmetric features of the given transform are damaged".to_owned(),
+            ));
+        }
         if let Some(reduction) = &self.reduction {
-            if self.pca.is_some() || reduction.input_dim() != self.input_dim() {
+            let alone = self.pca.is_none() && self.exchangeable.is_empty();
+            if !alone || reduction.input_dim() != self.input_dim() {
                 return Err(Error::Shape {
                     what: "inputs of the reduction",
                     expected: format!("the {} given columns, without a PCA", self.input_dim()),
@@ -220,7 +308,7 @@ impl GivenTransform {
             reduction.validate()?;
         }
         match &self.pca {
-            Some(pca) if pca.input_dim() != self.input_dim() => Err(self.pca_mismatch(pca)),
+            Some(pca) if pca.input_dim() != self.scaled_dim() => Err(self.pca_mismatch(pca)),
             Some(pca) => pca.validate(),
             None => Ok(()),
         }
@@ -229,7 +317,7 @@ impl GivenTransform {
     fn pca_mismatch(&self, pca: &Pca) -> Error {
         Error::Shape {
             what: "inputs of the PCA",
-            expected: format!("the {} given columns", self.input_dim()),
+            expected: format!("the {} given columns or features", self.scaled_dim()),
             got: pca.input_dim().to_string(),
         }
     }

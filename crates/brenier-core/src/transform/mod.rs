@@ -6,6 +6,7 @@
 //! |---|---|---|
 //! | support | u = x, ln x, logit of x in an interval | [`Support`] |
 //! | scaling | t = (u − centre) / scale | [`Scaling`] |
+//! | symmetric features (given side only) | means, deviations, correlations and power sums of points in no order | [`ExchangeableRule`] |
 //! | PCA (given side only) | sₖ = vₖᵀ(t − mean) / √λₖ | [`PcaSettings`] |
 //! | reduction (given side only, in place of PCA) | sₖ = wₖᵀ(t − mean) | [`Reduction`] |
 //! | whitening (target side only) | the same with all components | [`Whiten`] |
@@ -42,6 +43,7 @@
 
 mod column;
 mod exact;
+mod exchangeable;
 mod given;
 mod leading;
 mod moments;
@@ -55,6 +57,7 @@ mod target;
 mod whiten;
 
 pub use column::{ColumnSettings, Scaling};
+pub use exchangeable::ExchangeableRule;
 pub use given::{GivenSettings, GivenTransform};
 pub use leading::{Leading, LeadingSettings};
 pub use moments::SecondMoments;

@@ -435,7 +435,8 @@ mod tests {
 
     #[test]
     fn settings_read_from_toml() {
-        let text = "columns = [\"rate=log\", \"share=interval(0,1)\"]\nscaling = \"robust\"\nwhiten = \"none\"\n";
+        let text =
+            "columns = [\"rate=log\", \"share=interval(0,1)\"]\nscaling = \"robust\"\nwhiten = \"none\"\n";
         let settings: TargetSettings = toml::from_str(text).expect("reads");
         assert_eq!(settings.scaling, Scaling::Robust);
         assert_eq!(settings.columns[1].support, Support::Interval { low: 0.0, high: 1.0 });

@@ -18,12 +18,12 @@ use crate::data::{Selection, Table};
 use crate::diagnose::{
     Bandwidth, C2stSettings, CalibrationSettings, PairDraws, Pairs, Sample, c2st, calibrate, mmd,
 };
-use crate::map::{Method, SampleSettings};
+use crate::map::SampleSettings;
 use crate::simulate::tasks::{TASKS, Task, task};
 use crate::simulate::{Attempt, Outcome, SimulateSettings, Streams, run};
 use crate::statistics::Estimate;
 use crate::transform::{ColumnSettings, Support, SupportRule};
-use crate::{Error, FitSettings, Posterior, Result, Run};
+use crate::{Error, FitSettings, MethodChoice, Posterior, Result, Run};
 
 /// Seeds of the test table and of reference draws, far from those of training tables.
 const TEST_SEED: u64 = 1_000_003;
@@ -41,8 +41,8 @@ pub struct SbibmSettings {
     pub tasks: Vec<String>,
     /// Numbers of simulations to learn from.
     pub simulations: Vec<u64>,
-    /// Methods, each with its default settings.
-    pub methods: Vec<Method>,
+    /// Methods, each with its default settings, or the choice among them by trials.
+    pub methods: Vec<MethodChoice>,
     /// Training tables and fits for each task, size and method.
     pub seeds: u64,
     /// The first of these seeds, and the seed of test table, observations and reference draws.
@@ -64,7 +64,7 @@ impl Default for SbibmSettings {
         Self {
             tasks: TASKS.map(str::to_owned).to_vec(),
             simulations: PUBLISHED_SIMULATIONS.to_vec(),
-            methods: vec![Method::default()],
+            methods: vec![MethodChoice::default()],
             seeds: 1,
             seed: 0,
             observations: 10,
@@ -84,7 +84,7 @@ pub struct SbibmCell {
     /// Rows of the training table.
     pub simulations: u64,
     /// The method.
-    pub method: Method,
+    pub method: MethodChoice,
     /// Seed of training table and fit.
     pub seed: u64,
 }
@@ -218,7 +218,6 @@ pub fn fit_settings(cell: &SbibmCell) -> Result<FitSettings> {
         SupportRule::from(ColumnSettings { name: name.clone(), support })
     };
     Ok(FitSettings {
-        method: cell.method.defaults(),
         target: Some(prior.names().join(",").parse::<Selection>()?),
         given: Some(task.output_names().join(",").parse::<Selection>()?),
         support: prior
@@ -229,7 +228,7 @@ pub fn fit_settings(cell: &SbibmCell) -> Result<FitSettings> {
             .map(support)
             .collect(),
         seed: cell.seed,
-        ..Default::default()
+        ..cell.method.settings()
     })
 }
 
@@ -337,12 +336,13 @@ fn calibration(
 mod tests {
     use super::*;
     use crate::experiment;
+    use crate::map::Method;
 
     fn small() -> SbibmSettings {
         SbibmSettings {
             tasks: vec!["gaussian-mixture".into()],
             simulations: vec![200],
-            methods: vec![Method::Gaussian],
+            methods: vec![Method::Gaussian.into()],
             observations: 2,
             draws: 300,
             test_rows: 100,
@@ -384,7 +384,8 @@ mod tests {
     #[test]
     fn bounded_parameters_are_learned_with_their_support() {
         let of = |task: &str| {
-            let cell = SbibmCell { task: task.into(), simulations: 100, method: Method::PcpMap, seed: 1 };
+            let cell =
+                SbibmCell { task: task.into(), simulations: 100, method: Method::PcpMap.into(), seed: 1 };
             fit_settings(&cell).unwrap()
         };
         assert_eq!(

@@ -1,8 +1,8 @@
 //! The table of results beside the published figures.
 
 use super::{PUBLISHED_METHODS, PublishedC2st, SbibmCell, SbibmResult};
+use crate::MethodChoice;
 use crate::experiment::{Document, ResultTable};
-use crate::map::Method;
 use crate::simulate::tasks::TASKS;
 
 /// A mean over seeds, and its standard error where there are two or more.
@@ -38,7 +38,7 @@ pub struct SbibmTable {
 }
 
 /// Task, simulations, method and seed, in the order of the table.
-fn place(cell: &SbibmCell) -> (Option<usize>, u64, Method, u64) {
+fn place(cell: &SbibmCell) -> (Option<usize>, u64, MethodChoice, u64) {
     (TASKS.iter().position(|task| *task == cell.task), cell.simulations, cell.method, cell.seed)
 }
 
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     fn result(task: &str, simulations: u64, seed: u64, c2st: f64) -> SbibmResult {
-        let cell = SbibmCell { task: task.into(), simulations, method: Method::PcpMap, seed };
+        let cell = SbibmCell { task: task.into(), simulations, method: MethodChoice::default(), seed };
         SbibmResult {
             cell,
             nll: (-1.5, 0.01),

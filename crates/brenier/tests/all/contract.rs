@@ -7,7 +7,8 @@ use brenier::map::cot::{CotMap, CotSettings, CotShape, Flow};
 use brenier::map::cpflow::{CpFlowInverter, CpFlowMap, CpFlowShape};
 use brenier::map::npe::{FlowKind, FlowPosterior, NpeMap, NpeShape};
 use brenier::map::pcp::{
-    Convexity, Initialisation, InverseSettings, OutputActivation, PcpInverter, PcpMap, PcpShape, Solver,
+    Convexity, Front, Initialisation, InverseSettings, OutputActivation, PcpInverter, PcpMap, PcpShape,
+    Solver,
 };
 use brenier::map::{ConditionalMap, Constraint, SampleSettings, Trainable, TransportMap};
 use rand::{RngExt, SeedableRng};
@@ -23,7 +24,9 @@ fn shapes() -> Vec<PcpShape> {
         depth,
         output,
         convexity: Convexity::Partial,
+        front: Front::None,
     };
+    let fronted = |shape| PcpShape { front: Front::Affine, ..shape };
     let full = |convexity, target, width, depth, output| PcpShape {
         convexity,
         ..shape(target, 0, width, 1, depth, output)
@@ -37,6 +40,9 @@ fn shapes() -> Vec<PcpShape> {
         shape(5, 0, 37, 5, 4, OutputActivation::Softplus),
         // Above the order at which per-row work is left to matrix products and blocked factorisations.
         shape(23, 4, 30, 9, 2, OutputActivation::Identity),
+        fronted(shape(1, 3, 8, 4, 2, OutputActivation::Softplus)),
+        fronted(shape(3, 2, 20, 6, 1, OutputActivation::Identity)),
+        fronted(shape(4, 9, 16, 8, 3, OutputActivation::Softplus)),
         full(Convexity::Full, 1, 9, 1, OutputActivation::Identity),
         full(Convexity::Full, 4, 33, 3, OutputActivation::Softplus),
         full(Convexity::Full, 17, 24, 2, OutputActivation::Identity),
@@ -53,7 +59,9 @@ fn random_map(shape: PcpShape, seed: u64) -> PcpMap<f64> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut map = PcpMap::initial(shape, Initialisation::Balanced, seed).unwrap();
     for spec in map.tensors() {
-        let scale = 1.0 / (spec.cols.unwrap_or(1).max(1) as f64).sqrt();
+        // L = e^t: a front of moderate stretch.
+        let whole = if matches!(spec.name.split('.').next(), Some("Lf" | "bf")) { 0.25 } else { 1.0 };
+        let scale = whole / (spec.cols.unwrap_or(1).max(1) as f64).sqrt();
         for index in spec.indices() {
             let value = scale * rng.sample::<f64, _>(StandardNormal);
             map.parameters_mut()[index] = match spec.constraint {
@@ -561,6 +569,7 @@ fn many_draws_at_few_observations_solve_their_equations() {
         depth: 2,
         output: OutputActivation::Identity,
         convexity: Convexity::Partial,
+        front: Front::None,
     };
     let mut rng = ChaCha8Rng::seed_from_u64(7);
     let inverter = PcpInverter::new(&trained_like(shape, 7));
@@ -593,6 +602,27 @@ fn many_draws_at_few_observations_solve_their_equations() {
         inverter.invert(&z, &given[..9], &vec![0; 2000], &InverseSettings::default()).unwrap();
     let total: u32 = inversion.iterations.iter().sum();
     assert!((SNAPSHOT_MANY - 60..=SNAPSHOT_MANY + 60).contains(&total), "{total} evaluations for 2000 draws");
+}
+
+/// Behind a front residuals are bounds: what Lᵀ makes of the residual in u, at most.
+#[test]
+fn draws_behind_a_front_are_as_good_as_their_residuals_say() {
+    let shape = shapes().into_iter().rfind(|shape| shape.front == Front::Affine).unwrap();
+    let (n, m) = (shape.target, shape.given);
+    let mut rng = ChaCha8Rng::seed_from_u64(8);
+    let inverter = PcpInverter::new(&trained_like(shape, 8));
+    let given = normals(&mut rng, 3 * m);
+    let observation: Vec<u32> = (0..300).map(|row| row / 100).collect();
+    let z = normals(&mut rng, 300 * n);
+    let (x, inversion) = inverter.invert(&z, &given, &observation, &InverseSettings::default()).unwrap();
+    let y: Vec<f64> =
+        observation.iter().flat_map(|&o| given[o as usize * m..(o as usize + 1) * m].to_vec()).collect();
+    let (mut again, mut log_det) = (vec![0.0; z.len()], vec![0.0; 300]);
+    inverter.map().forward(&x, &y, &mut again, &mut log_det).unwrap();
+    for (row, residual) in inversion.residuals.iter().enumerate() {
+        let worst = (row * n..(row + 1) * n).fold(0.0_f64, |worst, i| worst.max((again[i] - z[i]).abs()));
+        assert!(worst <= residual + 1e-10 && *residual <= 1e-6, "row {row}: {worst:e}, said {residual:e}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use brenier::diagnose::{Bandwidth, Sample, mmd};
 use brenier::map::cot::{CotMap, CotSettings, CotShape};
 use brenier::map::cpflow::{CpFlowMap, CpFlowShape};
 use brenier::map::npe::{FlowKind, NpeMap, NpeShape};
-use brenier::map::pcp::{OutputActivation, PcpMap, PcpShape};
+use brenier::map::pcp::{Front, OutputActivation, PcpMap, PcpShape};
 use brenier::map::{ConditionalMap, Trainable};
 use serde_json::Value;
 
@@ -90,6 +90,11 @@ fn check_pcp(name: &str, fixture: &Value) {
             other => panic!("{name}: unknown output activation {other}"),
         },
         convexity: Default::default(),
+        front: match fixture["front"].as_str() {
+            None => Front::None,
+            Some("affine") => Front::Affine,
+            Some(other) => panic!("{name}: unknown front {other}"),
+        },
     };
     let mut map = PcpMap::<f64>::initial(shape, Default::default(), 0).unwrap();
     fill(name, &mut map, fixture);

@@ -95,23 +95,10 @@ pub(in crate::map) struct Inverse<'a, C, F> {
 }
 
 impl<C: ConvexPotential<f32>, F: ConvexPotential<f64>> Inverse<'_, C, F> {
-    /// x with ∇ₓG(x; y) = z for every row z, `observation` telling which row of `given` belongs to it.
+    /// x with ∇ₓG(x; y) = z for every row z, `observation` telling which row of `given` belongs to it; rows that are not solved to
+    /// the tolerance are returned at their best point and marked.
     ///
-    /// Contexts are computed once per observation. Rows that cannot be solved to the tolerance are an error that
-    /// names the worst of them.
-    pub(in crate::map) fn invert(
-        &self,
-        z: &[f64],
-        given: &[f64],
-        observation: &[u32],
-        settings: &InverseSettings,
-    ) -> Result<(Vec<f64>, Inversion)> {
-        let (x, inversion) = self.attempt(z, given, observation, settings)?;
-        demand_solved(&inversion, observation, settings.tolerance)?;
-        Ok((x, inversion))
-    }
-
-    /// As [`invert`](Self::invert), but rows that are not solved are returned at their best point and marked.
+    /// Contexts are computed once per observation.
     pub(in crate::map) fn attempt(
         &self,
         z: &[f64],

@@ -252,6 +252,7 @@ impl ListedMethod for FlowSettings {
                  learning_rate = [0.05, 0.01, 0.001, 0.0001]\n",
             ),
         ],
+        candidates: &[],
         published_pilots: Some(50),
         check_draws: 200,
         penalised: true,

@@ -158,6 +158,7 @@ impl ListedMethod for CpFlowSettings {
                  learning_rate = [0.005, 0.001, 0.0001]\n",
             ),
         ],
+        candidates: &[],
         published_pilots: None,
         check_draws: 1000,
         penalised: false,
@@ -219,6 +220,6 @@ impl TransportMap for CpFlowInverter {
                 }
             }
         }
-        Certificate::of_symmetric(&jacobians, n, self.strong_convexity())
+        Certificate::of_symmetric(&jacobians, n, Some(self.strong_convexity()))
     }
 }

@@ -4,6 +4,7 @@ use super::{GaussianMap, Layout};
 use crate::kernel::dense::{multiply, positive_definite_solve, symmetric_eigen};
 use crate::kernel::{Mat, MatRef};
 use crate::map::ConditionalMap;
+use crate::map::method::Training;
 use crate::train::Dataset;
 use crate::{Error, Result};
 
@@ -11,6 +12,8 @@ use crate::{Error, Result};
 const RIDGES: [f64; 7] = [1e-9, 1e-4, 1e-3, 1e-2, 3e-2, 0.1, 0.3];
 /// Newton steps for the spread along one axis.
 const NEWTON_STEPS: usize = 50;
+/// Given variables from which on a regression is too much for a start.
+const MOST_GIVEN: usize = 2000;
 /// The smallest variance along an axis, in standardised units.
 const LEAST_VARIANCE: f64 = 1e-12;
 
@@ -35,6 +38,42 @@ impl Rows {
         let mut density = vec![0.0; self.count];
         map.log_density(&self.x, &self.y, &mut density)?;
         Ok(-density.iter().sum::<f64>() / self.count as f64)
+    }
+}
+
+/// A linear regression of the target on the given variables, for maps to start from.
+pub(in crate::map) struct Regression {
+    /// A, column-major: the mean of x is A y + b.
+    pub(in crate::map) slopes: Vec<f64>,
+    /// b.
+    pub(in crate::map) shift: Vec<f64>,
+    /// Σ^(−1/2) of the residuals, symmetric.
+    pub(in crate::map) root_precision: Vec<f64>,
+}
+
+impl Regression {
+    /// Fits the rows of a training, with the ridge that its validation rows prefer; none where it is singular, or the given
+    /// variables are too many for a start.
+    pub(in crate::map) fn fit(training: &Training<'_>) -> Result<Option<Self>> {
+        let Training { data, train_rows, valid_rows, .. } = training;
+        if data.given > MOST_GIVEN {
+            return Ok(None);
+        }
+        let layout = Layout { target: data.target, given: data.given, varying: false };
+        let (train, valid) = (Rows::of(data, train_rows), Rows::of(data, valid_rows));
+        let map = match fit(layout, &train, &valid) {
+            Ok((map, _)) => map,
+            Err(Error::Numerical(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let (n, parts) = (data.target, map.parts());
+        let root_precision = (0..n * n)
+            .map(|place| {
+                let (i, j) = (place % n, place / n);
+                (0..n).map(|k| parts.axes[i + k * n] * (-parts.spread[k]).exp() * parts.axes[j + k * n]).sum()
+            })
+            .collect();
+        Ok(Some(Self { slopes: parts.mean.to_vec(), shift: parts.shift.to_vec(), root_precision }))
     }
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::fit::{Rows, fit};
 use super::{GaussianMap, Layout};
 use crate::map::method::{
-    Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, Training,
+    Candidate, Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, Training,
 };
 use crate::map::{ConditionalMap, Inversion, SampleSettings, TransportMap};
 use crate::train::{Outcome, Progress, Stop, TrainEvent, TrainSettings};
@@ -115,6 +115,10 @@ impl ListedMethod for GaussianSettings {
             default: "constant",
         }],
         spaces: &[("default", "[method]\ncovariance = [\"constant\", \"log-affine\"]\n")],
+        candidates: &[
+            Candidate::PLAIN,
+            Candidate { name: "log-affine", changes: r#"{"method": {"covariance": "log-affine"}}"# },
+        ],
         published_pilots: None,
         check_draws: 1000,
         penalised: false,

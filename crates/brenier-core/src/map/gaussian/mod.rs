@@ -10,6 +10,7 @@
 mod fit;
 mod method;
 
+pub(super) use fit::Regression;
 pub use method::{Covariance, GaussianSettings};
 
 use rayon::prelude::*;

@@ -8,7 +8,7 @@ use super::draw::{distances, not_finite, refuse};
 use super::{FlowKind, NpeMap, NpeShape};
 use crate::Result;
 use crate::map::method::{
-    Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, Training,
+    Candidate, Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, Training,
 };
 use crate::map::narrow;
 use crate::map::{ConditionalMap, Inversion, SampleSettings, TransportMap};
@@ -204,6 +204,7 @@ impl ListedMethod for NpeSettings {
                  learning_rate = [0.005, 0.002, 0.001, 0.0005]\n",
             ),
         ],
+        candidates: &[Candidate::PLAIN],
         published_pilots: None,
         check_draws: 1000,
         penalised: false,

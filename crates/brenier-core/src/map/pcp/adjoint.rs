@@ -24,6 +24,25 @@ impl<T: Real> PcpMap<T> {
         rows: usize,
         weight: f64,
         records: &mut [T],
+        x_bar: Option<&mut [T]>,
+    ) {
+        if !self.has_front() {
+            return self.pull_back_inside(shard, contexts, x, rows, weight, records, x_bar);
+        }
+        self.pull_back_front(shard, contexts, rows, weight, records, x_bar, |shard, u, u_bar, records| {
+            self.pull_back_inside(shard, contexts, u, rows, weight, records, Some(u_bar));
+        });
+    }
+
+    /// The same for the potential behind the front, of which `x` is u and `weight`·z the adjoint of its gradient.
+    fn pull_back_inside(
+        &self,
+        shard: &mut Shard<T>,
+        contexts: Contexts<'_, T>,
+        x: &[T],
+        rows: usize,
+        weight: f64,
+        records: &mut [T],
         mut x_bar: Option<&mut [T]>,
     ) {
         let depth = self.layout.shape.depth;

@@ -55,6 +55,12 @@ pub(crate) struct Shard<T> {
     pub(super) slope: Vec<T>,
     /// z = ∇G, n per row.
     pub(super) z: Vec<T>,
+    /// With a front: x − μ, u, ū, ∇ᵤF and z while ∇ᵤF's adjoint is in its place, n per row each.
+    pub(super) centred: Vec<T>,
+    pub(super) u: Vec<T>,
+    pub(super) u_bar: Vec<T>,
+    pub(super) inner: Vec<T>,
+    pub(super) outer: Vec<T>,
     /// s_K of each row.
     pub(super) output: Vec<T>,
     /// log det H of each row.
@@ -90,6 +96,7 @@ impl<T: Real> Shard<T> {
         let (n, w, depth) = (map.layout.shape.target, map.layout.shape.feature_width, map.layout.shape.depth);
         let zeros = |length: usize| vec![T::ZERO; length];
         let adjoint = |length: usize| zeros(if with_adjoints { length } else { 0 });
+        let front = if map.has_front() { n * rows } else { 0 };
         let hidden = (0..depth)
             .map(|k| Hidden {
                 block: zeros(w * (n + 1) * rows),
@@ -114,6 +121,11 @@ impl<T: Real> Shard<T> {
             spd: spd::SpdScratch::new(n),
             slope: zeros(n * rows),
             z: zeros(n * rows),
+            centred: zeros(front),
+            u: zeros(front),
+            u_bar: adjoint(front),
+            inner: zeros(front),
+            outer: adjoint(front),
             output: zeros(rows),
             log_det: vec![0.0; rows],
             input_bar: map.layout.layers.iter().map(|layer| adjoint(layer.outputs * n)).collect(),
@@ -224,6 +236,9 @@ impl<T: Real> PcpMap<T> {
                     }
                 },
             );
+        }
+        if self.has_front() {
+            records.chunks_exact_mut(stride).take(cols).for_each(|record| self.close_front(record));
         }
     }
 
@@ -397,8 +412,27 @@ impl<T: Real> PcpMap<T> {
         }
     }
 
-    /// Everything up to z and the factorised Hessian, for rows whose contexts are at hand.
+    /// Everything up to z, the factorised Hessian (with a front that of the potential in u) and the log-determinant, for rows
+    /// whose contexts are at hand.
     pub(super) fn evaluate(&self, shard: &mut Shard<T>, contexts: Contexts<'_, T>, x: &[T], rows: usize) {
+        if !self.has_front() {
+            return self.evaluate_inside(shard, contexts, x, rows);
+        }
+        self.enter_front(shard, contexts, x, rows);
+        let u = std::mem::take(&mut shard.u);
+        self.evaluate_inside(shard, contexts, &u, rows);
+        shard.u = u;
+        self.leave_front(shard, contexts, rows);
+    }
+
+    /// The same for the potential behind the front, of which `x` is u.
+    pub(super) fn evaluate_inside(
+        &self,
+        shard: &mut Shard<T>,
+        contexts: Contexts<'_, T>,
+        x: &[T],
+        rows: usize,
+    ) {
         self.features(shard, contexts, x, rows);
         self.sensitivities(shard, contexts, x, rows);
         self.curvature(shard, rows);

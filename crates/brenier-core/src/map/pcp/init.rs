@@ -40,6 +40,10 @@ impl<T: Real> PcpMap<T> {
                 }
                 continue;
             }
+            if matches!(kind, "Lf" | "bf") {
+                // The front starts as the identity, or at a regression.
+                continue;
+            }
             let inputs = match kind {
                 "Lw" | "bw" => {
                     if layer == 0 {

@@ -6,7 +6,12 @@ use crate::Result;
 use crate::kernel::Real;
 use crate::map::Inversion;
 use crate::map::batch::Contexts;
-use crate::map::convex::{ConvexPotential, Evaluated, Inverse, InverseSettings};
+use crate::map::convex::{
+    ConvexPotential, Evaluated, Inverse, InverseSettings, context_records, demand_solved,
+};
+
+/// A residual that double precision can still certify.
+const LEAST_TOLERANCE: f64 = 1e-13;
 
 /// A trained map in both precisions, ready to be inverted.
 #[derive(Clone, Debug)]
@@ -42,7 +47,9 @@ impl PcpInverter {
         observation: &[u32],
         settings: &InverseSettings,
     ) -> Result<(Vec<f64>, Inversion)> {
-        self.inverse().invert(z, given, observation, settings)
+        let (x, inversion) = self.attempt(z, given, observation, settings)?;
+        demand_solved(&inversion, observation, settings.tolerance)?;
+        Ok((x, inversion))
     }
 
     /// As [`invert`](Self::invert), but rows that are not solved are returned at their best point and marked.
@@ -53,7 +60,39 @@ impl PcpInverter {
         observation: &[u32],
         settings: &InverseSettings,
     ) -> Result<(Vec<f64>, Inversion)> {
-        self.inverse().attempt(z, given, observation, settings)
+        if !self.fine.has_front() {
+            return self.inverse().attempt(z, given, observation, settings);
+        }
+        // Behind the front ∇ᵤF = L⁻ᵀz is solved for u; Lᵀ then stretches its residual.
+        settings.validate()?;
+        let (n, m) = (self.fine.target(), self.fine.given());
+        let observations = observation.iter().max().map_or(0, |&last| last as usize + 1);
+        if z.len() != observation.len() * n || given.len() < observations * m {
+            // The solver says what is wrong with the sizes.
+            return self.inverse().attempt(z, given, observation, settings);
+        }
+        let records = context_records(&self.fine, &given[..observations * m], observations);
+        let front = |row: &u32| self.fine.front(&records[*row as usize * self.fine.record()..]);
+        let stretch: Vec<f64> = (0..observations as u32).map(|row| front(&row).stretch()).collect();
+        let widest = stretch.iter().copied().fold(1.0, f64::max);
+        let inner =
+            InverseSettings { tolerance: (settings.tolerance / widest).max(LEAST_TOLERANCE), ..*settings };
+        let mut points = z.to_vec();
+        for (row, z) in observation.iter().zip(points.chunks_exact_mut(n)) {
+            front(row).solve_transposed(z);
+        }
+        let (mut points, mut inversion) = self.inverse().attempt(&points, given, observation, &inner)?;
+        for (row, u) in observation.iter().zip(points.chunks_exact_mut(n)) {
+            front(row).leave(u);
+        }
+        // A bound of the residual in z, which decides what is solved.
+        for (row, residual) in observation.iter().zip(&mut inversion.residuals) {
+            *residual *= stretch[*row as usize];
+        }
+        let rows = (0..).zip(&inversion.residuals);
+        inversion.unsolved =
+            rows.filter(|(_, residual)| !(**residual <= settings.tolerance)).map(|(row, _)| row).collect();
+        Ok((points, inversion))
     }
 
     fn inverse(&self) -> Inverse<'_, PcpMap<f32>, PcpMap<f64>> {
@@ -85,7 +124,7 @@ impl<T: Real> ConvexPotential<T> for PcpMap<T> {
     }
 
     fn evaluate(&self, shard: &mut Shard<T>, contexts: Contexts<'_, T>, x: &[T], rows: usize) {
-        PcpMap::evaluate(self, shard, contexts, x, rows);
+        self.evaluate_inside(shard, contexts, x, rows);
     }
 
     fn gradient(

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Convexity, Initialisation, OutputActivation, PcpInverter, PcpMap, PcpShape};
+use super::{Convexity, Front, Initialisation, OutputActivation, PcpInverter, PcpMap, PcpShape};
 use crate::Result;
+use crate::map::gaussian::Regression;
 use crate::map::method::{
-    Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, Training, default_width,
+    Candidate, Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, Training,
+    default_width,
 };
 use crate::map::narrow;
 use crate::map::{Certificate, ConditionalMap, Inversion, SampleSettings, TransportMap};
@@ -28,6 +30,8 @@ pub struct PcpSettings {
     /// Activation of the network's output.
     #[serde(alias = "output")]
     pub output_activation: OutputActivation,
+    /// What stands before the potential; nothing where no column is given.
+    pub front: Front,
     /// How the parameters start.
     pub initialisation: Initialisation,
     /// The network where nothing is given, as in the first block of a joint map.
@@ -45,6 +49,7 @@ impl PcpSettings {
             context_width: self.context_width.unwrap_or(width),
             depth: self.depth.unwrap_or(2),
             output: self.output_activation,
+            front: if given == 0 { Front::None } else { self.front },
             convexity: match given {
                 0 => self.unconditional.unwrap_or(Convexity::Full),
                 _ => Convexity::Partial,
@@ -76,7 +81,12 @@ impl MethodSpec for PcpSettings {
 
     fn train(&self, training: Training<'_>) -> Result<(Arc<dyn TransportMap>, Outcome)> {
         let shape = self.shape(training.data.target, training.data.given);
-        let mut map = PcpMap::initial(shape, self.initialisation, training.seed)?;
+        let mut map = PcpMap::<f32>::initial(shape, self.initialisation, training.seed)?;
+        if shape.front == Front::Affine
+            && let Some(regression) = Regression::fit(&training)?
+        {
+            map.start_front(&regression);
+        }
         let outcome = training.descend(&mut map)?;
         Ok((Arc::new(PcpInverter::new(&map)), outcome))
     }
@@ -117,6 +127,12 @@ impl ListedMethod for PcpSettings {
                 kind: SettingKind::Choice(&["identity", "softplus"]),
                 help: "activation of the network's output",
                 default: "identity",
+            },
+            SettingInfo {
+                name: "front",
+                kind: SettingKind::Choice(&["none", "affine"]),
+                help: "what stands before the potential: affine centres and scales the target by the given columns",
+                default: "none",
             },
             SettingInfo {
                 name: "initialisation",
@@ -163,6 +179,10 @@ impl ListedMethod for PcpSettings {
                  learning_rate = [0.05, 0.01, 0.001, 0.0001]\n",
             ),
         ],
+        candidates: &[
+            Candidate::PLAIN,
+            Candidate { name: "affine front", changes: r#"{"method": {"front": "affine"}}"# },
+        ],
         published_pilots: Some(100),
         check_draws: 1000,
         penalised: false,
@@ -208,8 +228,12 @@ impl TransportMap for PcpInverter {
             OutputActivation::Identity => "identity",
             OutputActivation::Softplus => "softplus",
         };
+        let front = match shape.front {
+            Front::None => "",
+            Front::Affine => ", affine front",
+        };
         format!(
-            "feature width {}, context width {}, depth {}, output {output}",
+            "feature width {}, context width {}, depth {}, output {output}{front}",
             shape.feature_width, shape.context_width, shape.depth
         )
     }

@@ -7,10 +7,13 @@
 //! G = a·s_K + ½ b‖x‖² is convex in x for every y, so z = ∇ₓG is the Brenier map of the conditional
 //! distribution onto its reference, H = ∇²G is symmetric positive definite, and log det ∂z/∂x is a Cholesky.
 //!
+//! A front u = L(y)(x − μ(y)) may stand before it (`front.rs`): then G is that potential of u.
+//!
 //! Without y the network may be fully input-convex ([`Convexity::Full`]): the same formulas with all gates open.
 
 mod adjoint;
 mod features;
+mod front;
 mod gradient;
 mod init;
 mod inverse;
@@ -22,7 +25,7 @@ pub use super::convex::{InverseSettings, Precision, Solver};
 pub use init::Initialisation;
 pub use inverse::PcpInverter;
 pub use method::PcpSettings;
-pub use shape::{Convexity, OutputActivation, PcpShape};
+pub use shape::{Convexity, Front, OutputActivation, PcpShape};
 pub use step::PcpWorkspace;
 
 use shape::Layout;
@@ -78,11 +81,11 @@ impl<T: Real> PcpMap<T> {
         let mixture = self.mixture();
         let outputs =
             potential.par_chunks_mut(EVALUATION_ROWS).zip(hessian.par_chunks_mut(EVALUATION_ROWS * n * n));
-        self.for_each_shard(x, y, outputs, |shard, x, (potential, hessian)| {
+        self.for_each_shard(x, y, outputs, |shard, contexts, x, (potential, hessian)| {
             for b in 0..potential.len() {
                 let outlet = self.outlet(shard.output[b]);
-                let x = &x[b * n..(b + 1) * n];
-                let square: T = x.iter().map(|&x| x * x).sum();
+                let inside = if self.has_front() { &shard.u[..] } else { x };
+                let square: T = inside[b * n..(b + 1) * n].iter().map(|&x| x * x).sum();
                 potential[b] = mixture.a * outlet.value + T::from_f64(0.5) * mixture.b * square;
                 let slope = &shard.slope[b * n..(b + 1) * n];
                 for j in 0..n {
@@ -93,6 +96,9 @@ impl<T: Real> PcpMap<T> {
                         hessian[b * n * n + i + j * n] = value;
                         hessian[b * n * n + j + i * n] = value;
                     }
+                }
+                if self.has_front() {
+                    self.turn_hessian(contexts.row(b), &mut hessian[b * n * n..(b + 1) * n * n]);
                 }
             }
             Ok(())
@@ -124,9 +130,10 @@ impl<T: Real> PcpMap<T> {
         )
     }
 
-    /// b > 0, the weight of ½‖x‖²: ∇²G ⪰ b I wherever G is evaluated, so the map is one to one for every y.
-    pub fn strong_convexity(&self) -> f64 {
-        self.mixture().b.to_f64()
+    /// b > 0, the weight of ½‖x‖²: ∇²G ⪰ b I wherever G is evaluated, so the map is one to one for every y; none with a front,
+    /// where the bound is b times the smallest eigenvalue of LᵀL, positive for every y.
+    pub fn strong_convexity(&self) -> Option<f64> {
+        (!self.has_front()).then(|| self.mixture().b.to_f64())
     }
 
     /// Number of rows, where x and y agree on it.
@@ -140,7 +147,7 @@ impl<T: Real> PcpMap<T> {
         x: &[T],
         y: &[T],
         outputs: impl IndexedParallelIterator<Item = O>,
-        read: impl Fn(&mut Shard<T>, &[T], O) -> Result<()> + Sync,
+        read: impl Fn(&mut Shard<T>, Contexts<'_, T>, &[T], O) -> Result<()> + Sync,
     ) -> Result<()> {
         let (n, m, stride) = (self.layout.shape.target, self.layout.shape.given, self.layout.record);
         let most = EVALUATION_ROWS.min(x.len() / n);
@@ -153,7 +160,7 @@ impl<T: Real> PcpMap<T> {
             let contexts = Contexts { records, stride, index: None };
             self.evaluate(shard, contexts, x, rows);
             self.check_shard(shard, index * EVALUATION_ROWS)?;
-            read(shard, x, outputs)
+            read(shard, contexts, x, outputs)
         })
     }
 
@@ -195,7 +202,7 @@ impl<T: Real> ConditionalMap<T> for PcpMap<T> {
         let n = self.layout.shape.target;
         self.check_batch(x, y)?;
         let outputs = z.par_chunks_mut(EVALUATION_ROWS * n).zip(log_det.par_chunks_mut(EVALUATION_ROWS));
-        self.for_each_shard(x, y, outputs, |shard, _, (z, log_det)| {
+        self.for_each_shard(x, y, outputs, |shard, _, _, (z, log_det)| {
             z.copy_from_slice(&shard.z[..z.len()]);
             log_det.copy_from_slice(&shard.log_det[..log_det.len()]);
             Ok(())

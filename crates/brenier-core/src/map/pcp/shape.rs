@@ -34,6 +34,17 @@ pub enum Convexity {
     Augmented,
 }
 
+/// What stands before the potential.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Front {
+    /// Nothing: the potential sees x.
+    #[default]
+    None,
+    /// u = L(y)(x − μ(y)): the potential sees x centred and scaled by y.
+    Affine,
+}
+
 /// The sizes of a partially input-convex network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -54,6 +65,9 @@ pub struct PcpShape {
     /// Whether contexts of y gate the layers; fully convex networks have neither y nor contexts.
     #[serde(default)]
     pub convexity: Convexity,
+    /// What stands before the potential; nothing in a fully convex network.
+    #[serde(default)]
+    pub front: Front,
 }
 
 /// Largest number of parameters we are willing to hold (4 GiB in single precision).
@@ -79,6 +93,9 @@ impl PcpShape {
                 format!("a fully convex network has no given columns, but there are {}", self.given),
             ));
         }
+        if self.front == Front::Affine && self.given == 0 {
+            return Err(Error::setting("front", "needs given columns, which place and scale are read from"));
+        }
         let sizes = [self.target, self.given, self.feature_width, self.context_width];
         let largest = sizes.into_iter().max().unwrap_or(0);
         let too_large =
@@ -88,7 +105,8 @@ impl PcpShape {
         }
         let (n, m, w, u) =
             (self.target as u128, self.given as u128, self.feature_width as u128, self.context_width as u128);
-        let layer = (u + w + n + w) * (u.max(m) + 1) + w * (w + n);
+        let front = self.front_len() as u128;
+        let layer = (u + w + n + w + front) * (u.max(m) + 1) + w * (w + n);
         if layer * (self.depth as u128 + 1) > MOST_PARAMETERS as u128 * 4 {
             return Err(too_large());
         }
@@ -101,6 +119,14 @@ impl PcpShape {
     /// Whether the network is convex in all it sees.
     pub(crate) fn is_full(&self) -> bool {
         self.convexity != Convexity::Partial
+    }
+
+    /// The numbers that make μ and the lower triangle of L.
+    pub(crate) fn front_len(&self) -> usize {
+        match self.front {
+            Front::None => 0,
+            Front::Affine => self.target.saturating_mul(self.target.saturating_add(3)) / 2,
+        }
     }
 
     /// Rows of A_k, 0 < k < K, that may differ from zero.
@@ -123,7 +149,7 @@ impl PcpShape {
 /// All maps that act on the context v_k are stacked into one matrix C_k with one bias β_k, so that a layer's
 /// contexts cost a single product:
 ///
-/// C_k v_k + β_k = (pre-activation of v_{k+1}; pre-activation of p_k; gate of x; c_k).
+/// C_k v_k + β_k = (pre-activation of v_{k+1}; pre-activation of p_k; gate of x; c_k; share of the front, k = 0 and K).
 ///
 /// The block "gate" multiplies x: it is q_k for k ≥ 1, and for k = 0 (where w₀ = x) the rectified p₀. X_k is the
 /// matrix behind that gate: Lx_k for k ≥ 1 and the non-negative Lw_0 for k = 0, so that
@@ -146,6 +172,8 @@ pub(crate) struct Layer {
     pub gate: Range<usize>,
     /// Rows that make c_k.
     pub c: Range<usize>,
+    /// Rows that make the front's share, at k = 0 and k = K; else empty.
+    pub front: Range<usize>,
     /// Height of s_k: w, or 1 at k = K.
     pub outputs: usize,
     /// Where the layer's contexts start in a row's context record.
@@ -196,8 +224,10 @@ impl Layout {
                 let p = v.end..v.end + if k > 0 { w } else { 0 };
                 let gate = p.end..p.end + n;
                 let c = gate.end..gate.end + outputs;
+                let share = if k == 0 || k == depth { shape.front_len() } else { 0 };
+                let front = c.end..c.end + share;
                 let (rows, cols) = (
-                    c.end,
+                    front.end,
                     if full {
                         0
                     } else if k == 0 {
@@ -213,6 +243,7 @@ impl Layout {
                     p,
                     gate,
                     c,
+                    front,
                     outputs,
                     record,
                     weight: take(rows * cols),
@@ -265,6 +296,7 @@ impl Layout {
                 stacked("Lwv", "bwv", &layer.p);
                 stacked("Lxv", "bxv", &layer.gate);
             }
+            stacked("Lf", "bf", &layer.front);
             let mut dense = |name: &str, range: &Range<usize>, rows: usize, constraint| {
                 if range.is_empty() {
                     return;
@@ -312,6 +344,7 @@ mod tests {
             depth,
             output: OutputActivation::Identity,
             convexity: Convexity::Partial,
+            front: Front::None,
         }
     }
 
@@ -322,7 +355,8 @@ mod tests {
 
     #[test]
     fn tensors_tile_the_parameter_vector_without_overlap() {
-        for shape in [shape(1, 0, 3, 1), shape(4, 9, 8, 2), shape(3, 2, 5, 4)] {
+        let fronted = PcpShape { front: Front::Affine, ..shape(3, 2, 5, 1) };
+        for shape in [shape(1, 0, 3, 1), shape(4, 9, 8, 2), shape(3, 2, 5, 4), fronted] {
             let layout = Layout::new(shape);
             let mut seen = vec![0; layout.parameters];
             for spec in layout.tensors() {
@@ -357,5 +391,6 @@ mod tests {
         assert!(shape(1, 2, usize::MAX / 2, 1).validate().is_err());
         assert!(shape(1, usize::MAX, 3, 1).validate().is_err());
         assert!(shape(1, 0, 1, 1).validate().is_ok());
+        assert!(PcpShape { front: Front::Affine, ..shape(1, 0, 1, 1) }.validate().is_err());
     }
 }

@@ -94,7 +94,9 @@ impl<T: Real> PcpMap<T> {
                 push(range, Part::Context { k, cols }, Constraint::Free, true);
             }
             let gates = if full { 0..0 } else { 0..layer.c.start };
-            for rows in [gates, layer.c.clone()].into_iter().filter(|rows| !rows.is_empty()) {
+            for rows in
+                [gates, layer.c.clone(), layer.front.clone()].into_iter().filter(|rows| !rows.is_empty())
+            {
                 let range = layer.bias_at(rows.start)..layer.bias_at(rows.end);
                 push(range, Part::Bias { k, rows }, Constraint::Free, false);
             }
