@@ -93,7 +93,8 @@ impl PyTable {
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, TableParts<'py>)> {
         let own = slf.get();
         let levels = own.levels.iter().enumerate();
-        let levels = levels.filter_map(|(column, found)| Some((column, found.as_ref()?.names.clone()))).collect();
+        let levels =
+            levels.filter_map(|(column, found)| Some((column, found.as_ref()?.names.clone()))).collect();
         Ok((slf.get_type().into_any(), (own.names(), own.to_numpy(slf.py())?, levels)))
     }
 

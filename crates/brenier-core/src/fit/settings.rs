@@ -36,7 +36,6 @@ pub struct FitSettings {
     pub reduce: Option<usize>,
     /// Given columns that hold points in no particular order, as in `y1..y8:4` for four points of two numbers: the map sees
     /// symmetric features of them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exchangeable: Vec<ExchangeableRule>,
     /// Principal components of the given columns: a count, or a fraction of the variance to keep.
     pub pca: Option<PcaSettings>,
