@@ -62,7 +62,7 @@ impl<T: Real> AtmMap<T> {
     }
 
     /// Runs `row` on every row (y, x) in double precision, with a scratch and that row's part of the outputs; it returns the
-    /// log density there. The first row at which that is not finite is an error.
+    /// log density there, which may be −∞ far out. The first row at which it is no number is an error.
     fn each_row<O: Send>(
         &self,
         x: &[T],
@@ -79,7 +79,7 @@ impl<T: Real> AtmMap<T> {
             |(scratch, values), (b, output)| {
                 let inputs = y[b * m..(b + 1) * m].iter().chain(&x[b * n..(b + 1) * n]);
                 values.iter_mut().zip(inputs).for_each(|(value, input)| *value = input.to_f64());
-                match row(&components, &bounds, values, scratch, output).is_finite() {
+                match row(&components, &bounds, values, scratch, output) < f64::INFINITY {
                     true => usize::MAX,
                     false => b,
                 }
@@ -88,7 +88,7 @@ impl<T: Real> AtmMap<T> {
         match broken.min() {
             None | Some(usize::MAX) => Ok(()),
             Some(row) => Err(Error::Numerical(format!(
-                "row {}: the density is not finite (a value far outside the training data)",
+                "row {}: the density cannot be computed (a value far outside the training data)",
                 row + 1
             ))),
         }
