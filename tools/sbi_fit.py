@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains a flow of the package sbi on a table and prints its time and test score as a JSON line.
 
-usage: sbi_fit.py TRAIN.csv TEST.csv --target COLUMNS [--flow maf|nsf] [--log] [--seed 0] [--threads 2]
+usage: sbi_fit.py TRAIN.csv TEST.csv --target COLUMNS [--flow maf|nsf] [--log] [--seed 0] [--threads 2] [--epochs N]
 needs: pip install sbi
 
 All settings are sbi's own. The same fit with Brenier, to be run beside it on the same cores:
@@ -13,7 +13,9 @@ columns, or of their logarithms with --log (--support COLUMNS=log in Brenier).
 """
 import argparse
 import json
+import os
 import resource
+import tempfile
 import time
 
 import numpy as np
@@ -43,6 +45,7 @@ def main():
     parser.add_argument("--log", action="store_true", help="take logarithms of the target columns")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--epochs", type=int, default=2**31 - 1, help="epochs at most, to time them")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(options.seed)
@@ -53,8 +56,12 @@ def main():
         x, test_x = np.log(x), np.log(test_x)
     single = lambda values: torch.as_tensor(values, dtype=torch.float32)
     start, used = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
-    inference = NPE(density_estimator=options.flow, show_progress_bars=False)
-    estimator = inference.append_simulations(single(x), single(y)).train()
+    # sbi leaves its logs where it runs.
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        inference = NPE(density_estimator=options.flow, show_progress_bars=False)
+        estimator = inference.append_simulations(single(x), single(y)).train(max_num_epochs=options.epochs)
+        os.chdir("/")
     seconds, now = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF)
     with torch.no_grad():
         density = estimator.log_prob(single(test_x)[None], condition=single(test_y))[0].double().numpy()
@@ -65,6 +72,7 @@ def main():
         "seconds": round(seconds, 2),
         "processor_seconds": round(now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime, 2),
         "epochs": inference.summary["epochs_trained"][-1],
+        "seconds_per_epoch": round(seconds / inference.summary["epochs_trained"][-1], 4),
         "parameters": sum(parameter.numel() for parameter in estimator.parameters()),
         "test_nll": round(float(-density.mean() - np.log(x.std(0)).sum()), 4),
         "standard_error": round(float(density.std() / len(density) ** 0.5), 4),

@@ -96,6 +96,9 @@ pub struct UciScore {
     pub nll: f64,
     /// Distance of draws at the test rows' y and the test rows: (MMD², its root).
     pub mmd: (f64, f64),
+    /// Draws left out of it because they could not be computed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unsolved: usize,
     /// For joint maps: the same for draws of (x, y).
     pub joint_mmd: Option<(f64, f64)>,
     /// For joint maps: draws of (x, y), as many as training rows, and the training rows.
@@ -295,9 +298,13 @@ impl UciReproduction {
         let (target, given) = self.sides(rows)?;
         let nll = self.nll(model, units, &target, &given)?;
         let seed = training.seed;
-        let settings = SampleSettings::default();
-        let drawn = model.sample(&given, rows.len(), 1, seed, &settings)?.values;
+        // Draws that cannot be computed are left out and counted.
+        let settings = SampleSettings { skip_unsolved: true, ..Default::default() };
+        let draws = model.sample(&given, rows.len(), 1, seed, &settings)?;
         let truth = units.standardised(&given, &target);
+        let unsolved = draws.unsolved.len();
+        let at = draws.observation.iter().map(|&row| &given[row as usize * units.given..][..units.given]);
+        let drawn = units.standardised(&at.collect::<Vec<_>>().concat(), &draws.values);
         let distance = |drawn: &[f64], truth: &[f64]| -> Result<(f64, f64)> {
             let dim = units.mean.len();
             let Mmd { squared, root, .. } =
@@ -315,7 +322,8 @@ impl UciReproduction {
         };
         Ok(UciScore {
             nll,
-            mmd: distance(&units.standardised(&given, &drawn), &truth)?,
+            mmd: distance(&drawn, &truth)?,
+            unsolved,
             joint_mmd: joint(rows)?,
             training_mmd: joint(&self.split.train)?,
             training,

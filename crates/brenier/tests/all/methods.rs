@@ -287,6 +287,12 @@ fn far_inputs_end_in_an_answer_or_a_sentence() {
                 }
             }
         }
+        for far in [1e10, 1e300] {
+            match model.map().log_density_at(&[0.1, 0.2], &[far], &[0]) {
+                Ok(density) => assert!(!density[0].is_nan(), "{method:?} {far}"),
+                Err(error) => assert!(error.to_string().contains("row 1"), "{method:?} {far}: {error}"),
+            }
+        }
         for wrong in [f64::NAN, f64::INFINITY] {
             assert!(model.sample(&[wrong], 1, 5, 1, &SampleSettings::default()).is_err(), "{method:?}");
             assert!(model.log_density(&[0.1, wrong], &[0.1]).is_err(), "{method:?}");

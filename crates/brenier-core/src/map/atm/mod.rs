@@ -27,8 +27,8 @@ use self::basis::Bounds;
 use self::terms::{Component, Expansion, Layout, Scratch};
 use super::batch::{EVALUATION_ROWS, check_batch, check_parameters};
 use super::{ConditionalMap, TensorSpec, reference_density};
-use crate::Result;
 use crate::kernel::Real;
+use crate::{Error, Result};
 
 /// An adaptive transport map with its parameters: sizes, quantiles, coefficients and multi-indices.
 #[derive(Clone, Debug)]
@@ -61,26 +61,37 @@ impl<T: Real> AtmMap<T> {
         self.layout.decode(&self.parameters)
     }
 
-    /// Runs `row` on every row (y, x) in double precision, with a scratch and that row's part of the outputs.
+    /// Runs `row` on every row (y, x) in double precision, with a scratch and that row's part of the outputs; it returns the
+    /// log density there, which may be −∞ far out. The first row at which it is no number is an error.
     fn each_row<O: Send>(
         &self,
         x: &[T],
         y: &[T],
         outputs: Vec<O>,
-        row: impl Fn(&[Component], &[Bounds], &[f64], &mut Scratch, O) + Sync,
+        row: impl Fn(&[Component], &[Bounds], &[f64], &mut Scratch, O) -> f64 + Sync,
     ) -> Result<()> {
         let (n, m) = (self.layout.target, self.layout.given);
         check_batch(x, y, n, m)?;
         let (components, bounds) = self.decode()?;
-        outputs.into_par_iter().with_min_len(EVALUATION_ROWS).enumerate().for_each_init(
+        let rows = outputs.into_par_iter().with_min_len(EVALUATION_ROWS).enumerate();
+        let broken = rows.map_init(
             || (Scratch::default(), vec![0.0; m + n]),
             |(scratch, values), (b, output)| {
                 let inputs = y[b * m..(b + 1) * m].iter().chain(&x[b * n..(b + 1) * n]);
                 values.iter_mut().zip(inputs).for_each(|(value, input)| *value = input.to_f64());
-                row(&components, &bounds, values, scratch, output);
+                match row(&components, &bounds, values, scratch, output) < f64::INFINITY {
+                    true => usize::MAX,
+                    false => b,
+                }
             },
         );
-        Ok(())
+        match broken.min() {
+            None | Some(usize::MAX) => Ok(()),
+            Some(row) => Err(Error::Numerical(format!(
+                "row {}: the density cannot be computed (a value far outside the training data)",
+                row + 1
+            ))),
+        }
     }
 }
 
@@ -111,11 +122,14 @@ impl<T: Real> ConditionalMap<T> for AtmMap<T> {
         let outputs: Vec<_> = z.chunks_exact_mut(n).zip(log_det).collect();
         self.each_row(x, y, outputs, |components, bounds, row, scratch, (z, log_det)| {
             *log_det = 0.0;
+            let mut square = 0.0;
             for (k, (component, z)) in components.iter().zip(z).enumerate() {
                 let value = component.line(row, bounds, scratch).at(row[m + k]);
                 *z = T::from_f64(value.s);
                 *log_det += value.slope.ln();
+                square += value.s * value.s;
             }
+            *log_det - square
         })
     }
 
@@ -130,6 +144,7 @@ impl<T: Real> ConditionalMap<T> for AtmMap<T> {
                 log_det += value.slope.ln();
             }
             *out = reference_density(&z, log_det);
+            *out
         })
     }
 
@@ -145,6 +160,7 @@ impl<T: Real> ConditionalMap<T> for AtmMap<T> {
             }
             *out = reference_density(&z, log_det);
             gradient.iter_mut().zip(&slopes).for_each(|(gradient, &slope)| *gradient = T::from_f64(slope));
+            *out
         })
     }
 }

@@ -256,7 +256,11 @@ impl TransportMap for FlowPosterior {
     }
 
     fn log_density_at(&self, x: &[f64], given: &[f64], observation: &[u32]) -> Result<Vec<f64>> {
-        Ok(self.single.forward_at(&narrow(x), &narrow(given), observation)?.1)
+        let density = self.single.forward_at(&narrow(x), &narrow(given), observation)?.1;
+        match density.iter().position(|density| !density.is_finite()) {
+            None => Ok(density),
+            Some(row) => Err(super::broken_row(row)),
+        }
     }
 
     fn describe(&self) -> String {

@@ -120,15 +120,16 @@ impl<T: Real> NpeMap<T> {
         let (n, z) = (self.layout.shape.target, shard.end());
         let broken =
             |&b: &usize| !(shard.log_det[b].is_finite() && (0..n).all(|i| z[i * shard.stride + b].finite()));
-        match (0..rows).find(broken) {
-            None => Ok(()),
-            Some(row) => Err(Error::Numerical(format!(
-                "row {}: the image under the flow is not finite (a value far outside the training data, or \
-                 weights that diverged)",
-                first_row + row + 1
-            ))),
-        }
+        (0..rows).find(broken).map_or(Ok(()), |row| Err(broken_row(first_row + row)))
     }
+}
+
+/// The error of a row whose image is not finite.
+fn broken_row(row: usize) -> Error {
+    Error::Numerical(format!(
+        "row {}: the image under the flow is not finite (a value far outside the training data, or weights that diverged)",
+        row + 1
+    ))
 }
 
 /// An error unless vectors of n a row and numbers of one a row have room for `rows` rows.
