@@ -85,7 +85,7 @@ exact posterior, which this model allows to compute, says what could be reached.
 Methods:
   pcp-map, cot-flow, cp-flow  with the published settings
   npe                         as the package sbi does it
-  pairs                       ours: features reduced to the directions that the modes have to do with, an embedding, an autoregressive flow
+  pairs                       ours: reduced features, embedded, and an autoregressive flow
   fresh                       the same from noise-free features, with fresh noise in every step
 
 Examples:

@@ -2,7 +2,8 @@
 //!
 //! Thousands of noisy columns drown a map: it learns the noise of the training rows by heart. What matters are the linear
 //! functions of y that are functions of x, whatever their shape, plus little noise. They are the canonical directions between y and
-//! features φ(x) of the target, its columns and waves cos(w·x + b) of random directions and lengths. With covariances C about the means,
+//! features φ(x) of the target: polynomials of its columns, by degree up to 3 as far as there are rows for them, then waves cos(w·x + b)
+//! of random directions and lengths. With covariances C about the means,
 //!
 //! ```text
 //! K = L_t⁻¹ C_tφ L_φ⁻ᵀ,   L_t L_tᵀ = C_tt + η I,   L_φ L_φᵀ = C_φφ + ε I,   K = Σₖ pₖ ρₖ uₖᵀ
@@ -32,9 +33,11 @@ use crate::{Error, Result};
 const RIDGES: [f64; 5] = [1e-3, 1e-2, 0.1, 0.3, 1.0];
 /// ε, as a part of the mean variance of a feature.
 const FEATURE_RIDGE: f64 = 1e-4;
-/// Most waves, and rows that there are for each.
-const MOST_WAVES: usize = 1024;
-const ROWS_PER_WAVE: usize = 20;
+/// Most features, and rows that there are for each.
+const MOST_FEATURES: usize = 1024;
+const ROWS_PER_FEATURE: usize = 20;
+/// Polynomials are those of values between plus and minus this many standard deviations.
+const REACH: f64 = 4.0;
 /// Lengths of the waves' directions: a target column has the variance 1.
 const LENGTHS: [f64; 3] = [0.5, 1.0, 2.0];
 /// Seed of the waves.
@@ -109,15 +112,18 @@ impl Reduction {
                     .to_owned(),
             )
         })?;
-        Self::of(best, seen.mean_t, left_out.rows)
+        Self::of(best, seen.mean_t, target, left_out.rows)
     }
 
-    fn of(found: Found, mean: Vec<f64>, left_out: f64) -> Result<Self> {
+    /// Keeps what shows a correlation, and as many as there are target columns where it is any at all.
+    fn of(found: Found, mean: Vec<f64>, target: usize, left_out: f64) -> Result<Self> {
         let Found { directions, correlations, deviations, .. } = found;
         // Three standard errors of a correlation that is none.
         let least = 3.0 / left_out.sqrt();
-        let mut kept: Vec<usize> = (0..correlations.len()).filter(|&k| correlations[k] > least).collect();
+        let mut kept: Vec<usize> = (0..correlations.len()).filter(|&k| correlations[k] > 0.0).collect();
         kept.sort_by(|&a, &b| correlations[b].total_cmp(&correlations[a]));
+        let clear = kept.iter().take_while(|&&k| correlations[k] > least).count();
+        kept.truncate(clear.max(target));
         if kept.is_empty() {
             return Err(Error::setting(
                 "reduce",
@@ -214,9 +220,12 @@ impl Reduction {
     }
 }
 
-/// φ: the target's columns, then waves.
+/// φ: polynomials of the target's columns, then waves.
 struct Features {
     target: usize,
+    /// The highest degree of the polynomials.
+    degree: usize,
+    count: usize,
     /// Directions w, one after the other, and phases b.
     directions: Vec<f64>,
     phases: Vec<f64>,
@@ -224,7 +233,16 @@ struct Features {
 
 impl Features {
     fn new(target: usize, rows: usize) -> Self {
-        let waves = (rows / ROWS_PER_WAVE).min(MOST_WAVES);
+        let most = (rows / ROWS_PER_FEATURE).min(MOST_FEATURES).max(target);
+        // Monomials of degrees 1, 2 and 3 in n variables.
+        let n = target as u128;
+        let counts = [n, n * (n + 1) / 2, n * (n + 1) * (n + 2) / 6];
+        let (mut degree, mut polynomials) = (1, n);
+        while degree < counts.len() && polynomials + counts[degree] <= most as u128 {
+            polynomials += counts[degree];
+            degree += 1;
+        }
+        let waves = most - polynomials as usize;
         let mut rng = ChaCha8Rng::seed_from_u64(WAVES);
         let mut directions = Vec::with_capacity(waves * target);
         let mut phases = Vec::with_capacity(waves);
@@ -234,16 +252,35 @@ impl Features {
             directions.extend(w.iter().map(|w| LENGTHS[wave % LENGTHS.len()] * w / norm));
             phases.push(std::f64::consts::TAU * rng.random::<f64>());
         }
-        Self { target, directions, phases }
+        Self { target, degree, count: most, directions, phases }
     }
 
     fn count(&self) -> usize {
-        self.target + self.phases.len()
+        self.count
     }
 
     /// φ(x), in single precision.
     fn push(&self, x: &[f64], out: &mut Vec<f32>) {
         out.extend(x.iter().map(|&x| x as f32));
+        if self.degree > 1 {
+            let u: Vec<f64> = x.iter().map(|x| x.clamp(-REACH, REACH)).collect();
+            for i in 0..u.len() {
+                for j in i..u.len() {
+                    let second = u[i] * u[j] - if i == j { 1.0 } else { 0.0 };
+                    out.push(second as f32);
+                    if self.degree > 2 {
+                        // Hermite polynomials are nearly uncorrelated with those of lower degree.
+                        let third = |k: usize| match (i == j, j == k) {
+                            (true, true) => u[i] * (u[i] * u[i] - 3.0),
+                            (true, false) => second * u[k],
+                            (false, true) => u[i] * (u[j] * u[j] - 1.0),
+                            (false, false) => second * u[k],
+                        };
+                        out.extend((j..u.len()).map(|k| third(k) as f32));
+                    }
+                }
+            }
+        }
         for (w, phase) in self.directions.chunks_exact(self.target.max(1)).zip(&self.phases) {
             let along: f64 = w.iter().zip(x).map(|(w, x)| w * x).sum();
             out.push((along + phase).cos() as f32);

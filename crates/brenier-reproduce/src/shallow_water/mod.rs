@@ -173,9 +173,9 @@ const OUR_EMBEDDING: [usize; 3] = [512, 512, 128];
 /// Most directions that the features are reduced to.
 const OUR_DIRECTIONS: usize = 1000;
 /// Noise added to noisy pairs in training.
-const OUR_JITTER: f64 = 0.25;
+const OUR_JITTER: f64 = 0.125;
 /// Epochs from pairs, and with fresh noise.
-const OUR_EPOCHS: u32 = 15;
+const OUR_EPOCHS: u32 = 30;
 const OUR_FRESH_EPOCHS: u32 = 60;
 
 impl fmt::Display for Recipe {
