@@ -146,7 +146,11 @@ class Prior:
     @property
     def supports(self) -> dict[str, str]:
         """The support of each parameter, as the setting ``support`` of a fit has it."""
-        return dict(zip(self.names, self._core.supports))
+        found = dict(zip(self.names, self._core.supports))
+        for block in self.blocks:  # bounds as they were given: the logarithm and back may be off in the last digit
+            if block["kind"] == "log-uniform":
+                found[block["name"]] = f"log-interval({block['low']},{block['high']})"
+        return found
 
     def sample(self, n: int, seed: int = 0) -> Floats:
         """So many draws, one row each: the parameters of the first n rows that ``simulate`` makes with this seed."""
