@@ -10,7 +10,7 @@ The library differentiates by hand, in reverse. Here nothing is differentiated b
 and q are second-order Taylor coefficients carried forwards (a jet), derivatives in parameters and points are complex steps,
 Im f(p + ih)/h with h = 1e-30, which are exact to rounding. To test the library on other numbers than the committed ones:
 
-    python3 tools/golden.py --seed 7 /tmp/golden && BRENIER_FIXTURES=/tmp/golden cargo test --release --test fixtures
+    python3 tools/golden.py --seed 7 /tmp/golden && BRENIER_FIXTURES=/tmp/golden cargo test -p brenier --test all -- fixtures::
 """
 import argparse
 import json
