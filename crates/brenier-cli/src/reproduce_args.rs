@@ -52,8 +52,7 @@ Examples:
   brenier reproduce uci --dataset yacht,energy --data-dir tables --out uci \\
       --resume
   brenier reproduce uci --exact-protocol --folds 10 --out full
-  brenier reproduce uci --method atm,npe:flow=nsf,npe:flow=maf,cp-flow,gaussian \
-      --out rivals
+  brenier reproduce uci --method atm,npe:flow=nsf,npe:flow=maf,cp-flow --out rivals
   # one training of the table again
   brenier reproduce uci --dataset yacht --method pcp-map --training 11/1 \\
       --out uci
