@@ -86,7 +86,7 @@ pub struct Scores {
     /// Variables that the map was given.
     pub given: usize,
     /// Seconds of the training; none where it was interrupted.
-    pub seconds: Option<f64>,
+    pub training_seconds: Option<f64>,
     /// Steps of the training.
     pub steps: u64,
     /// NLL of the validation rows, published units.
@@ -123,7 +123,7 @@ pub(super) fn judge(
         rows,
         parameters: model.parameters(),
         given: header.given_transform.output_dim(),
-        seconds,
+        training_seconds: seconds,
         steps,
         valid_nll: header.training.best_valid_nll - header.target_transform.linear_scale_log_det(),
         test_nll: (test_nll.mean, test_nll.standard_error),

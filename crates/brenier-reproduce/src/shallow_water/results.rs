@@ -46,7 +46,7 @@ fn brief(scores: &Scores) -> serde_json::Value {
     });
     json!({
         "recipe": scores.recipe, "rows": scores.rows, "parameters": scores.parameters, "given": scores.given,
-        "seconds": scores.seconds, "steps": scores.steps, "valid_nll": scores.valid_nll, "test_nll": scores.test_nll,
+        "training_seconds": scores.training_seconds, "steps": scores.steps, "valid_nll": scores.valid_nll, "test_nll": scores.test_nll,
         "calibration": calibration, "relative_errors": scores.at.errors, "median_deviation": median(&scores.at.deviation),
     })
 }
@@ -144,7 +144,7 @@ fn scores_table(scores: &[Step<Scores>]) -> ResultTable {
             one.rows.to_string(),
             one.given.to_string(),
             one.parameters.to_string(),
-            one.seconds.map_or("interrupted".to_owned(), |seconds| format!("{seconds:.0}")),
+            one.training_seconds.map_or("interrupted".to_owned(), |seconds| format!("{seconds:.0}")),
             format!("{:.2}", one.valid_nll),
             format!("{:.2} ± {:.2}", one.test_nll.0, one.test_nll.1),
             published,
