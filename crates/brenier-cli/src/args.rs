@@ -594,7 +594,7 @@ pub(crate) struct SettingFlags {
     /// Largest norm of a step's gradient; 0 for no limit [default: none; NPE: 5]
     #[arg(long, value_name = "NORM", help_heading = "Training")]
     clip: Option<f64>,
-    /// Decay of a moving average of the weights, validated beside them; 0 for none [default: by method]
+    /// Decay of a moving average of the weights, validated beside them; 0 for none [default: 0; NPE: 0.99]
     #[arg(long, value_name = "DECAY", help_heading = "Training")]
     weight_average: Option<f64>,
     /// End the fit after this many minutes with the best model so far

@@ -89,6 +89,7 @@ impl MethodSpec for NpeSettings {
         match self.preset {
             Preset::Brenier => {
                 train.learning_rate.get_or_insert(0.002);
+                train.weight_average.get_or_insert(0.99);
                 train.resolve(problem.rows, 64);
             }
             Preset::Sbi => {
