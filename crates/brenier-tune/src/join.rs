@@ -168,7 +168,10 @@ impl Held {
     fn beat(&self, owner: &str) {
         let mut paths = locked(&self.paths);
         for beats in 1_u64.. {
-            paths = self.ended.wait_timeout(paths, BEAT).unwrap_or_else(PoisonError::into_inner).0;
+            // The end may have come before this thread ran.
+            if !paths.1 {
+                paths = self.ended.wait_timeout(paths, BEAT).unwrap_or_else(PoisonError::into_inner).0;
+            }
             if paths.1 {
                 return;
             }
