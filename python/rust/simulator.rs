@@ -84,7 +84,7 @@ impl PyPrior {
         (theta, own)
     }
 
-    /// log π(θ) of every row, in the parameters' own units; −∞ outside of the bounds.
+    /// log π(θ) of every row, in the parameters' own units; −∞ outside the bounds.
     fn log_density<'py>(
         &self,
         py: Python<'py>,

@@ -161,7 +161,7 @@ impl Source {
         }
     }
 
-    /// The columns that a fit needs, target first, with numbers in the place of categories, and the settings with columns by
+    /// The columns that a fit needs, target first, with numbers in place of categories, and the settings with columns by
     /// name: what the command does with a file.
     pub(crate) fn for_fit(
         &self,

@@ -95,7 +95,7 @@ Examples:
   # on each of several machines that see the same folder
   brenier tune data.csv --target x --given rest --out model.brenier --join
 
-A search space has the shape of a settings file, with lists or ranges in the place of values:
+A search space has the shape of a settings file, with lists or ranges in place of values:
   [network]
   feature_width = [32, 64, 128]
   # of the feature width, down to the number of given columns
@@ -520,7 +520,7 @@ pub(crate) struct SettingFlags {
     /// adds it anew to every row of every step. May be repeated; rest stands for the columns that no other one names
     #[arg(long, value_name = "[COLUMNS=]SD", value_parser = setting::<NoiseRule>, help_heading = "Columns")]
     noise: Vec<NoiseRule>,
-    /// Further noise of given columns in training alone, against learning the noise of the table by heart; written as --noise
+    /// Further noise of given columns in training alone, against overfitting the noise of the table; written as --noise
     #[arg(long, value_name = "[COLUMNS=]SD", value_parser = setting::<NoiseRule>, help_heading = "Columns")]
     jitter: Vec<NoiseRule>,
     /// Reduce many given columns to at most so many directions that the target has to do with

@@ -25,7 +25,7 @@ Examples:
 
 What is looked at: the likelihood of the held-out rows; calibration by ranks (SBC, expected coverage, TARP), corrected \
 for their number; whether the map is one to one, is inverted exactly and its density integrates to one; rows \
-outside of the training data; predictives; whether more training or more simulations would help.
+outside the training data; predictives; whether more training or more simulations would help.
 
 With --strict the exit code is the verdict:
   0  trustworthy        no check speaks against the model, and there were

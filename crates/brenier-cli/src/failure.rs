@@ -21,7 +21,7 @@ pub(crate) const INTERRUPTED: i32 = 130;
 pub(crate) enum Failure {
     /// Flags that do not go together or with the files; one sentence.
     Usage(String),
-    /// Ctrl-C before there was a result; what is kept, and how to go on.
+    /// Ctrl-C before there was a result; what is kept, and how to continue.
     Interrupted(String),
     /// The library's answer.
     Library(Error),

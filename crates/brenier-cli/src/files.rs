@@ -18,7 +18,7 @@ use crate::reproduce_args::ReproduceCommand;
 pub(crate) const CHECKPOINT: &str = ".checkpoint";
 /// The first block of a joint fit, beside its checkpoint.
 pub(crate) const GIVEN: &str = ".given";
-/// The finished rows of a simulation that goes on.
+/// The finished rows of a simulation that is not complete.
 pub(crate) const PARTIAL: &str = ".partial";
 /// The rows of a simulation that failed.
 pub(crate) const FAILED: &str = ".failed.csv";

@@ -30,7 +30,7 @@ pub(crate) fn stop_on_interrupt_saying(news: &'static str) -> Result<StopToken, 
 
 /// Calls `heard` at every signal, with whether it is Ctrl-C.
 ///
-/// SIGTERM and SIGHUP are told apart from Ctrl-C because they come in pairs: `timeout` sends SIGTERM to its child and
+/// SIGTERM and SIGHUP are distinguished from Ctrl-C because they come in pairs: `timeout` sends SIGTERM to its child and
 /// then to the whole group, a closed terminal sends SIGHUP through the kernel and through the shell. The second one
 /// must not abort what the first has set going.
 #[cfg(unix)]

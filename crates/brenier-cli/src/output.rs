@@ -28,7 +28,7 @@ pub(crate) fn error(text: &str) {
     to_stderr("error: ", text);
 }
 
-/// Something the user should know although we go on.
+/// Something the user should know although the command continues.
 pub(crate) fn warning(text: &str) {
     to_stderr("warning: ", &with_flags(text));
 }

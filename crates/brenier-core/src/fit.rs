@@ -107,7 +107,7 @@ impl Prepared {
     }
 }
 
-/// What the training of one member came to.
+/// The outcome of the training of one member.
 struct Trained {
     map: Arc<dyn TransportMap>,
     outcome: Outcome,

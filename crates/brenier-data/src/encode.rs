@@ -161,7 +161,7 @@ impl Encoding {
         raw
     }
 
-    /// The table with numbers in the place of categories; `path` is the file it was read from.
+    /// The table with numbers in place of categories; `path` is the file it was read from.
     pub fn encode(&self, path: &Path, read: Read) -> Result<Table> {
         if read.levels.iter().all(Option::is_none) {
             return Ok(read.table);

@@ -74,7 +74,7 @@ pub enum Fetched {
 /// Brings the table `set` into `folder`, which is made if need be, as `NAME.csv` under the catalogue's column names.
 ///
 /// The values are checked against the catalogue before the file appears. What was received before a failure stays in
-/// a hidden `.part` file, from which the next call goes on. A table that is there already is checked and kept; another
+/// a hidden `.part` file, from which the next call continues. A table that is there already is checked and kept; another
 /// one under the same name is an error.
 pub fn fetch_uci(set: &UciSet, folder: &Path, settings: &FetchSettings, mut run: Run<'_>) -> Result<Fetched> {
     let mut failure = None;

@@ -1,4 +1,4 @@
-//! What surrounds a long call: who is told, what may end it, and where its state is kept.
+//! What surrounds a long call: who observes it, what may end it, and where its state is kept.
 //!
 //! Fits, searches, simulations, ABC, checks, downloads and reproductions all take a [`Run`]. Its [`Observer`] receives
 //! [`Event`]s and may fail, which ends the call; its [`StopToken`] ends the call from elsewhere with the best it has; its
@@ -196,12 +196,12 @@ impl fmt::Debug for Run<'_> {
 }
 
 impl<'a> Run<'a> {
-    /// Nobody is told, nothing ends it, and no state is kept.
+    /// Nobody observes it, nothing ends it, and no state is kept.
     pub fn silent() -> Self {
         Self::default()
     }
 
-    /// `observer` is told.
+    /// `observer` receives the events.
     pub fn observed(observer: &'a mut dyn Observer) -> Self {
         Self { observer: Some(observer), ..Self::default() }
     }

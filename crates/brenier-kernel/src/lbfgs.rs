@@ -39,7 +39,7 @@ pub fn minimise<E>(
     Ok(Minimum { x: search.x, value: search.value, gradient: search.gradient })
 }
 
-/// A minimisation that is told the function's values where it asks for them, so that many can be evaluated together.
+/// A minimisation that receives the function's values where it asks for them, so that many can be evaluated together.
 #[derive(Clone, Debug)]
 pub struct Lbfgs {
     tolerance: f64,

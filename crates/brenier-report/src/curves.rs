@@ -468,7 +468,7 @@ impl Drawn {
                 for (i, ends) in ends.into_iter().enumerate() {
                     let Some(ends) = ends.filter(|_| panel.x.contains(self.x[i])) else { continue };
                     canvas.line(&ends, pen);
-                    // A bar that goes on beyond the picture has no end there.
+                    // A bar that extends beyond the picture has no end there.
                     for (value, end) in [low[i], high[i]].into_iter().zip(ends) {
                         if panel.y.contains(value) {
                             canvas.line(&[[end[0] - 2.2, end[1]], [end[0] + 2.2, end[1]]], pen);

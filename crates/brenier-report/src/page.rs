@@ -301,7 +301,7 @@ impl<'a> ReportPage<'a> {
             let part = (100.0 * distance.percentile).clamp(0.01, 99.99);
             if distance.is_extreme() {
                 format!(
-                    "This observation lies outside of what the model has learned from, farther out than {part:.2} % of the \
+                    "This observation lies outside what the model has learned from, farther out than {part:.2} % of the \
                      training distribution ({} is {:.1} standard deviations from its mean): what follows is \
                      extrapolation.",
                     distance.column,
@@ -514,7 +514,7 @@ impl<'a> ReportPage<'a> {
         }
         if let Some(support) = &self.check.support {
             rows.push(row(
-                "Outside of the training data",
+                "Outside the training data",
                 format!(
                     "{} of {} observations ({:.1} expected)",
                     support.extreme,
@@ -661,10 +661,9 @@ fn calibration_blocks(found: &Calibration, names: &[String], blocks: &mut Vec<Bl
             title: format!("{name}, histogram"),
             caption: match outside {
                 0 => format!("All {} bars end inside the {level:.0} % band.", histogram.counts.len()),
-                outside => format!(
-                    "{outside} of {} bars end outside of the {level:.0} % band.",
-                    histogram.counts.len()
-                ),
+                outside => {
+                    format!("{outside} of {} bars end outside the {level:.0} % band.", histogram.counts.len())
+                }
             },
         });
     }

@@ -230,7 +230,7 @@ pub(super) mod tests {
         assert_eq!(others.read().unwrap(), [pilot(0)]);
         first.file.write_all(b"{\"entry\":").unwrap();
         assert!(others.read().unwrap().is_empty());
-        // One process that goes on alone finds all that was finished.
+        // One process that continues alone finds all that was finished.
         let (_, all) = Journal::open(folder, "one", false).unwrap();
         assert_eq!(all, [pilot(0), pilot(1)]);
         assert!(Journal::open(folder, "two", true).is_err());

@@ -7,7 +7,7 @@
 //! Unless [`TuneSettings::exact`] is set, pilots are thinned out by successive halving: after ⅛, ¼ and ½ of the pilot
 //! epochs the worse half is dropped.
 //!
-//! Finished trials are appended to a journal in the search's folder, so that a search that was killed goes on where it
+//! Finished trials are appended to a journal in the search's folder, so that a search that was killed continues where it
 //! was, and many processes may share one ([`TuneSettings::join`]). Rows of the split's test part decide nothing: each finished model is scored on them once, for the report.
 
 use brenier_core::{
@@ -101,7 +101,7 @@ impl TuneSettings {
     }
 }
 
-/// What a pilot came to at one rung of the ladder.
+/// The outcome of a pilot at one rung of the ladder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pilot {
     /// Number of the trial, from 0.
@@ -120,7 +120,7 @@ pub struct Pilot {
     pub failure: Option<String>,
 }
 
-/// What a training to the end came to.
+/// The outcome of a full training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Final {
     /// Number of the trial whose settings these are.

@@ -190,7 +190,7 @@ impl Found {
     }
 }
 
-/// What the observer is told of a training.
+/// What the observer sees of a training.
 fn event(entry: Entry) -> Option<TuneEvent> {
     match entry {
         Entry::Pilot(pilot) => Some(TuneEvent::Pilot(pilot)),
@@ -301,7 +301,7 @@ impl<'a, 'b: 'a> Search<'a, 'b> {
     }
 
     /// Runs those of `jobs` that nobody has finished; in a joined search, those that no other process has begun, and then waits
-    /// for the others. `work` is told whether a job is the first of all. Returns whether all came to their end.
+    /// for the others. `work` learns whether a job is the first of all. Returns whether all came to their end.
     fn stage(
         &mut self,
         rung: Option<usize>,

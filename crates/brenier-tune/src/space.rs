@@ -34,7 +34,7 @@ pub enum Domain {
 
 /// Settings, by their dotted names, and what each is drawn from.
 ///
-/// In TOML a space has the shape of a settings file with domains in the place of values:
+/// In TOML a space has the shape of a settings file with domains in place of values:
 ///
 /// ```toml
 /// [method]

@@ -84,7 +84,7 @@ pub(super) struct Shared<'a> {
     pub(super) prepared: Mutex<HashMap<String, Arc<Prepared>>>,
 }
 
-/// What a training came to.
+/// The outcome of a training.
 pub(super) struct Made {
     pub(super) entry: Entry,
     /// Whether the deadline ended it.

@@ -161,7 +161,7 @@ class Posterior:
         return Table(self.target_names + self.given_names, np.hstack([target, given]))
 
     def log_prob(self, x: Any, y: Any = None, *, grad: bool = False, joint: bool = False) -> Any:
-        """log π(x | y) of rows of x, −∞ outside of the support; with ``grad=True`` also the gradient in x.
+        """log π(x | y) of rows of x, −∞ outside the support; with ``grad=True`` also the gradient in x.
 
         ``y`` is one observation for all rows of x, or one row for each row of x; draws of shape (observations, n, parameters)
         take one row for each observation. ``joint=True`` gives log π(x, y) of a joint model.

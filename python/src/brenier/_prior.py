@@ -157,7 +157,7 @@ class Prior:
         return self._core.rows(seed, 0, n)[0]
 
     def log_prob(self, theta: Any) -> Floats:
-        """log π(θ) of every row; −∞ outside of the bounds."""
+        """log π(θ) of every row; −∞ outside the bounds."""
         values = to_floats(theta, "theta")
         rows = np.atleast_2d(values)
         density = self._core.log_density(np.ascontiguousarray(rows))[0]

@@ -419,7 +419,7 @@ class Npe:
         return x0, y0, at(xs, place + 1) - x0, at(ys, place + 1) - y0, at(slopes, place), at(slopes, place + 1)
 
     def _bend(self, raw: Array, u: Array) -> tuple[Array, Array]:
-        """A spline's value and log slope; outside of its interval it is the identity."""
+        """A spline's value and log slope; outside its interval it is the identity."""
         xp = self.xp
         outside = xp.abs(u.real) > self.bound
         x0, y0, w, h, low, high = self._bin(raw, xp.where(outside, 0.0, u), False)
@@ -818,7 +818,7 @@ class Model:
         return most + xp.log(sum(weight * xp.exp(one - most) for weight, one in zip(self.weights, each))) + log_det
 
     def log_prob(self, x: Array, y: Array = None) -> Array:
-        """log π(x | y) of every row; −∞ outside of the support."""
+        """log π(x | y) of every row; −∞ outside the support."""
         xp = self.xp
         x = xp.asarray(x)
         y = self.transform_given(xp.zeros((len(x), 0)) if y is None else xp.asarray(y))

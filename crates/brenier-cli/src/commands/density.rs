@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &DensityArguments) -> Result<(), Failure> {
 /// Rows whose distance from the training data is looked at.
 const LOOKED_AT: usize = 2000;
 
-/// A warning when more rows than chance would bring lie outside of the training data.
+/// A warning when more rows than chance would bring lie outside the training data.
 fn warn_of_extremes(model: &Posterior, table: &Table) -> Result<(), Failure> {
     let n = model.target_names().len();
     if n == table.columns() {
@@ -77,7 +77,7 @@ pub(crate) fn score(model: &Posterior, table: &Table) -> Result<Scores, Failure>
         table.iter().flat_map(|row| &row[from..to]).copied().collect()
     };
     let (target, given) = (side(0, n), side(n, table.columns()));
-    // A value outside of a support is a mistake of the table, which its row should be named for.
+    // A value outside a support is a mistake of the table, which its row should be named for.
     model.check_target(&target)?;
     if model.marginal().is_none() {
         return Ok(Scores { whole: model.log_density(&target, &given)?, factors: None });

@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads the columns that the settings select, with numbers in the place of categories, and writes their names into
+/// Reads the columns that the settings select, with numbers in place of categories, and writes their names into
 /// the settings: in the smaller table ranges and positions would mean other columns.
 pub(crate) fn read(
     path: &Path,

@@ -24,7 +24,7 @@ impl Display {
         Self { terminal, bar: None, last: Instant::now() }
     }
 
-    /// The bar that looks like `template`, in the place of another; none where there is no terminal.
+    /// The bar that looks like `template`, in place of another; none where there is no terminal.
     pub(super) fn bar(&mut self, template: &'static str) -> Option<&ProgressBar> {
         if !self.terminal {
             return None;

@@ -56,7 +56,7 @@ fn a_summary_is_that_of_the_draws() {
         close(cell("x1_hpd90_low"), low);
         close(cell("correlation_x1_x2"), own["correlation"][0][1].as_f64().unwrap());
     }
-    // JSON on standard output stands in the place of the text, and is the same.
+    // JSON on standard output stands in place of the text, and is the same.
     let printed: serde_json::Value =
         serde_json::from_str(&succeed(here, &format!("{at} --summary --json"))).unwrap();
     assert_eq!(printed, json);

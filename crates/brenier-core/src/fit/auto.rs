@@ -2,7 +2,7 @@
 //! best on the validation rows is fitted, as an ensemble where that pays.
 //!
 //! Trials have a budget of steps, not of time, and differ from a plain fit in nothing else but a step size that falls to zero
-//! over it: the same table, settings and seed give the same choice for any number of threads. They are told in one line and
+//! over it: the same table, settings and seed give the same choice for any number of threads. They are reported in one line and
 //! recorded in the model.
 
 use std::fmt;
@@ -113,7 +113,7 @@ impl From<MethodChoice> for String {
     }
 }
 
-/// What a trial came to.
+/// The outcome of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trial {
@@ -159,7 +159,7 @@ struct Candidate {
     settings: FitSettings,
 }
 
-/// `base` with the values of `changes` in the places of its own, table by table.
+/// `base` with the values of `changes` in place of its own, table by table.
 fn overlay(base: &mut Value, changes: &Value) {
     match (base, changes) {
         (Value::Object(base), Value::Object(changes)) => {

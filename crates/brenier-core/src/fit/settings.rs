@@ -29,8 +29,8 @@ pub struct FitSettings {
     pub scaling: Scaling,
     /// Noise of given columns whose values in the table are free of it; every step of a training adds noise anew.
     pub noise: NoiseSettings,
-    /// Noise that training adds anew to given columns in every step, though their values have theirs already: against learning the
-    /// noise of the table by heart. Validation rows stay as they are.
+    /// Noise that training adds anew to given columns in every step, though their values have theirs already: against overfitting the
+    /// noise of the table. Validation rows stay as they are.
     pub jitter: NoiseSettings,
     /// The most directions of a supervised reduction of the given columns.
     pub reduce: Option<usize>,
@@ -52,7 +52,7 @@ pub struct FitSettings {
     /// Seed of split, initial weights and batches.
     pub seed: u64,
     /// Whether short trials choose the method, and an ensemble of it is fitted where that pays; `method = "auto"` in a settings
-    /// file. What the fit came to is in the model's settings and in [`Header::choice`](crate::Header::choice).
+    /// file. The choice is recorded in the model's settings and in [`Header::choice`](crate::Header::choice).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub auto: bool,
     /// The method with its settings; of no account where trials choose.

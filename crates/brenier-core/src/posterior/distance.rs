@@ -20,7 +20,7 @@ impl Distance {
     /// Percentiles beyond this deserve a warning: one row in a thousand reaches it by chance.
     pub const EXTREME: f64 = 0.999;
 
-    /// Whether the observation lies outside of what was learned from.
+    /// Whether the observation lies outside what was learned from.
     pub fn is_extreme(&self) -> bool {
         self.percentile > Self::EXTREME
     }

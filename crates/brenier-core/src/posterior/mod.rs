@@ -270,7 +270,7 @@ impl Posterior {
         (0..observations).flat_map(one).collect()
     }
 
-    /// log π(x | y) of every row (x, y), in both units: −∞ where x lies outside of the support of a column.
+    /// log π(x | y) of every row (x, y), in both units: −∞ where x lies outside the support of a column.
     pub fn log_density(&self, target: &[f64], given: &[f64]) -> Result<LogDensities> {
         let transform = &self.header.target_transform;
         let n = transform.dim();
@@ -289,7 +289,7 @@ impl Posterior {
         Ok(LogDensities { user, standardised })
     }
 
-    /// log π(x | y) of every row (x, y) and its gradient in x, both in the user's units. Outside of a support the density is
+    /// log π(x | y) of every row (x, y) and its gradient in x, both in the user's units. Outside a support the density is
     /// −∞ and the gradient NaN.
     pub fn log_density_gradient(&self, target: &[f64], given: &[f64]) -> Result<(Vec<f64>, Vec<f64>)> {
         let transform = &self.header.target_transform;
@@ -316,7 +316,7 @@ impl Posterior {
         Ok((density, gradient))
     }
 
-    /// Rows of target values as the map sees them with log |det ∂t/∂x|, which is −∞ for rows outside of a support: these
+    /// Rows of target values as the map sees them with log |det ∂t/∂x|, which is −∞ for rows outside a support: these
     /// are replaced by zeros. Values that are not finite are an error.
     fn target_or_outside(&self, target: &[f64]) -> Result<(Vec<f64>, Vec<f64>)> {
         let transform = &self.header.target_transform;

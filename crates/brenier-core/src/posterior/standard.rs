@@ -5,7 +5,7 @@ use crate::Result;
 use crate::map::{Inversion, SampleSettings};
 
 impl Posterior {
-    /// An error that names the first row of target values outside of a column's support.
+    /// An error that names the first row of target values outside a column's support.
     pub fn check_target(&self, target: &[f64]) -> Result<()> {
         self.transform_target(target).map(|_| ())
     }

@@ -1,6 +1,6 @@
 //! A supervised reduction of many given columns: the directions of y that x has most to say about.
 //!
-//! Thousands of noisy columns drown a map: it learns the noise of the training rows by heart. What matters are the linear
+//! Thousands of noisy columns drown a map: it overfits the noise of the training rows. What matters are the linear
 //! functions of y that are functions of x, whatever their shape, plus little noise. They are the canonical directions between y and
 //! features φ(x) of the target: polynomials of its columns, by degree up to 3 as far as there are rows for them, then waves cos(w·x + b)
 //! of random directions and lengths. With covariances C about the means,

@@ -51,7 +51,7 @@ use pairs::HeldOut;
 pub struct CheckSettings {
     /// Held-out pairs that calibration and certificates look at, at most: a random choice. The likelihood uses all.
     pub pairs: usize,
-    /// Draws at each pair; `None` takes 1000 of a PCP-Map, 200 of a COT-Flow, whose densities are dearer.
+    /// Draws at each pair; `None` takes 1000 of a PCP-Map, 200 of a COT-Flow, whose densities are more expensive.
     pub draws: Option<usize>,
     /// Level α of bands and tests, all tests of calibration together.
     pub level: f64,
@@ -189,7 +189,7 @@ pub struct Rows {
     pub trained_on: bool,
 }
 
-/// How many held-out observations lie outside of what the model has learned from.
+/// How many held-out observations lie outside what the model has learned from.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Support {
     /// Observations looked at.
@@ -265,7 +265,7 @@ pub fn check(
     let plan = simulator.map(|simulator| predictive::Plan::new(model, simulator)).transpose()?;
     learning::check_members(model, others)?;
 
-    // A row outside of a support is a mistake of the table, not of the model.
+    // A row outside a support is a mistake of the table, not of the model.
     model.check_target(&held_out.target)?;
     run.tell(CheckEvent::Started { stage: Stage::Densities, of: held_out.rows })?;
     let (likelihood, scored) = Likelihood::measure(model, &held_out)?;

@@ -19,7 +19,7 @@ pub mod thresholds {
     pub const FEW_PAIRS: usize = 200;
     /// Held-out NLL above the validation NLL by more than this, in nats a target column, and three standard errors.
     pub const NLL_DIFFERENCE: f64 = 0.05;
-    /// Part of the held-out observations outside of the training data.
+    /// Part of the held-out observations outside the training data.
     pub const EXTREME_PART: f64 = 0.01;
     /// Root mean square of the way there and back, in standardised coordinates.
     pub const ROUND_TRIP: f64 = 1e-3;
@@ -214,7 +214,7 @@ fn data(found: &Check, findings: &mut Findings) {
             severity,
             Topic::Data,
             format!(
-                "the density of {} of {} held-out rows cannot be computed: they lie far outside of what was learned",
+                "the density of {} of {} held-out rows cannot be computed: they lie far outside what was learned",
                 found.likelihood.failed, found.likelihood.rows
             ),
         );
@@ -477,7 +477,7 @@ fn support(found: &Check, findings: &mut Findings) {
     let Some(support) = &found.support else { return };
     let part = support.extreme as f64 / support.rows as f64;
     let text = format!(
-        "{} of {} held-out observations lie outside of the training data (expected by chance: {:.1})",
+        "{} of {} held-out observations lie outside the training data (expected by chance: {:.1})",
         support.extreme,
         support.rows,
         support.expected * support.rows as f64

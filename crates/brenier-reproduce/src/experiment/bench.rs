@@ -12,7 +12,7 @@ use crate::data::{self, Output, Table, write_bytes};
 use crate::report::{DOTS_PER_INCH, PictureFormat, write_picture};
 use crate::{Error, Fitted, Journal, Posterior, Result, Run};
 
-/// What a step came to, with the time it took. It is kept as one JSON object, so its result is a struct.
+/// The result of a step, with the time it took. It is kept as one JSON object, so its result is a struct.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step<T> {
     /// On the clock; none where the step was interrupted and only its last part was timed.

@@ -65,7 +65,7 @@ impl LvObservation {
                 return Ok(Self { summaries, truth, path });
             }
         }
-        Err(Error::Numerical(format!("no path at {truth:?} came to an end")))
+        Err(Error::Numerical(format!("no path at {truth:?} ended")))
     }
 
     /// Summaries that were observed, for what we take to be `truth`: a table of one row.

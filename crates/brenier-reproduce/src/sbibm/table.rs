@@ -43,7 +43,7 @@ fn place(cell: &SbibmCell) -> (Option<usize>, u64, MethodChoice, u64) {
 }
 
 impl SbibmTable {
-    /// Adds a result, in the place of an earlier one of its cell.
+    /// Adds a result, in place of an earlier one of its cell.
     pub fn put(&mut self, result: SbibmResult) {
         self.results.retain(|other| other.cell != result.cell);
         self.results.push(result);

@@ -76,7 +76,7 @@ impl UciTable {
         }
     }
 
-    /// Adds a result, in the place of an earlier one of its data set and method.
+    /// Adds a result, in place of an earlier one of its data set and method.
     pub fn put(&mut self, result: UciResult) {
         let place = |result: &UciResult| {
             let set = uci_sets().iter().position(|set| set.name == result.dataset);

@@ -148,7 +148,7 @@ fn predictives_and_other_fits_take_part() {
     let gap = found.learning.gap.unwrap();
     assert!(gap.source == GapSource::SavedModel && found.learning.last_gain.is_some());
 
-    // Outputs far from what the posterior can make lie outside of every predictive.
+    // Outputs far from what the posterior can make lie outside every predictive.
     let strange: Vec<f64> = [[9.0, -9.0, 9.0, 9.0]; 3].concat();
     let at = Predictive::at(&own, &strange, &model, &quick(), Run::silent()).unwrap();
     assert!(at.rows.iter().all(|row| row.p_values.iter().any(|&p| p < 0.05)), "{at:?}");
@@ -213,7 +213,7 @@ fn odd_tables_and_settings_are_sentences() {
     refuse(&table, &CheckSettings { pairs: 1, ..quick.clone() }, "pairs");
     refuse(&table, &CheckSettings { draws: Some(3), ..quick.clone() }, "draws");
     refuse(&table, &CheckSettings { level: 1.0, ..quick.clone() }, "level");
-    // Far outside of everything: a finding or a sentence, never a panic.
+    // Far outside everything: a finding or a sentence, never a panic.
     let far = changed(&table, |_, values| values.iter_mut().for_each(|value| *value *= 1e6));
     match check(&model, &far, &quick, Against::default(), Run::silent()) {
         Ok(found) => assert_eq!(found.verdict.trust, Trust::Untrustworthy),

@@ -269,7 +269,7 @@ fn every_method_takes_one_target_and_constant_columns() {
     }
 }
 
-/// Values far outside of the training data: an answer or one sentence, never a panic, a hang or a draw that is no number.
+/// Values far outside the training data: an answer or one sentence, never a panic, a hang or a draw that is no number.
 #[test]
 fn far_inputs_end_in_an_answer_or_a_sentence() {
     let table = demo::simulate(300, 5);

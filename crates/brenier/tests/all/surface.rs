@@ -126,7 +126,7 @@ fn a_stop_token_ends_a_fit_from_elsewhere() {
     sendable::<StopToken>();
 }
 
-/// Fault (a): a row outside of the split is not even looked at.
+/// Fault (a): a row outside the split is not even looked at.
 #[test]
 fn rows_outside_of_the_split_may_violate_a_support() {
     let mut values: Vec<f64> = demo::simulate(200, 0).iter().flat_map(|row| [row[0].exp(), row[2]]).collect();

@@ -63,7 +63,7 @@ pub(super) trait ConvexPotential<T: Real>: Sync {
 
 /// What an evaluation of some rows left behind.
 pub(super) struct Evaluated<'a, T> {
-    /// ∇G, n numbers a row.
+    /// ∇G, n numbers per row.
     pub(super) gradient: &'a [T],
     /// Cholesky factor of ∇²G, n × n a row; after an evaluation of the gradient alone that of an earlier one.
     pub(super) factor: &'a [f64],

@@ -124,7 +124,7 @@ impl<T: Real> CotMap<T> {
         self.settings
     }
 
-    /// The same map, integrated otherwise. A workspace made before goes on as it was sized.
+    /// The same map, integrated otherwise. A workspace made before keeps its size.
     pub fn with_settings(mut self, settings: CotSettings) -> Result<Self> {
         settings.validate()?;
         self.settings = settings;

@@ -13,7 +13,7 @@ use crate::map::convex::loops::{DENSE_FROM, bend_row, combine, input_row, reach_
 
 impl<T: Real> CpFlowMap<T> {
     /// Adjoint of Σ_rows (ḡᵀ∇F − `weight`·log det H) after [`evaluate`](CpFlowMap::evaluate), or, where the log determinant is
-    /// estimated, with an unbiased estimate of H⁻¹ in the place of H⁻¹.
+    /// estimated, with an unbiased estimate of H⁻¹ in place of H⁻¹.
     ///
     /// `bar` holds ḡ before and the adjoint of x after. Leaves the adjoints of the contexts in `records`, sums over the
     /// rows in the pass, and what the gradients of the Ã_k are products of in `bar` and `gated`.

@@ -476,7 +476,7 @@ pub(super) fn activate<T: Real>(
     }
 }
 
-/// d = e σ'' and δ = e σ', the latter in the place of e.
+/// d = e σ'' and δ = e σ', the latter in place of e.
 #[inline(always)]
 fn split_sensitivity<T: Real>(e: &mut [T], bend: &mut [T], first: &[T], second: &[T]) {
     let h = e.len();

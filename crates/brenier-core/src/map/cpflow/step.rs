@@ -380,7 +380,7 @@ impl<T: Real> Trainable<T> for CpFlowMap<T> {
 }
 
 impl<T: Real> CpFlowWorkspace<T> {
-    /// `length` numbers a row of the batch, from where `of` finds them in each shard.
+    /// `length` numbers per row of the batch, from where `of` finds them in each shard.
     pub(super) fn gather(&self, length: usize, of: impl Fn(&Shard<T>) -> &[T]) -> Vec<T> {
         let mut values = Vec::with_capacity(self.rows * length);
         for (index, shard) in self.shards.iter().enumerate().take(self.rows.div_ceil(self.shard_rows)) {

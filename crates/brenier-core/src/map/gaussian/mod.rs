@@ -69,7 +69,7 @@ pub struct GaussianMap<T> {
     parameters: Vec<T>,
 }
 
-/// The tensors in the places of the formulas.
+/// The tensors in place of the formulas.
 struct Parts<'a, T> {
     mean: &'a [T],
     shift: &'a [T],

@@ -67,7 +67,7 @@ impl<'a, T: Real> Affine<'a, T> {
 }
 
 impl Affine<'_, f64> {
-    /// g with Lᵀg = z, in the place of z.
+    /// g with Lᵀg = z, in place of z.
     pub(super) fn solve_transposed(self, z: &mut [f64]) {
         let columns: Vec<(usize, &[f64])> = self.columns().collect();
         for &(j, column) in columns.iter().rev() {
@@ -76,7 +76,7 @@ impl Affine<'_, f64> {
         }
     }
 
-    /// x = L⁻¹u + μ, in the place of u.
+    /// x = L⁻¹u + μ, in place of u.
     pub(super) fn leave(self, u: &mut [f64]) {
         for (j, column) in self.columns() {
             u[j] /= column[0];

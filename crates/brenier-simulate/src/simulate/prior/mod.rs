@@ -113,7 +113,7 @@ pub enum PriorBlock {
         /// The rate, 1/mean.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rate: Option<f64>,
-        /// The mean, in the place of the rate.
+        /// The mean, in place of the rate.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mean: Option<f64>,
     },
@@ -126,7 +126,7 @@ pub enum PriorBlock {
         /// The scale.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         scale: Option<f64>,
-        /// The rate, in the place of the scale.
+        /// The rate, in place of the scale.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rate: Option<f64>,
     },

@@ -96,7 +96,7 @@ mod tests {
     use super::super::two_moons::tests::assert_probabilities;
     use super::*;
 
-    /// Inside the square, at its corner and outside of it.
+    /// Inside the square, at its corner and outside it.
     #[test]
     fn draws_have_the_probabilities_of_the_density() {
         let task = GaussianMixture::default();
