@@ -23,7 +23,7 @@ use serde_json::json;
 
 pub use data::{Components, Observation, TARGET_PREFIX, Waves};
 pub use experiment::SwExperiment;
-pub use judge::{ExactAt, Scores, Yardstick};
+pub use judge::{AtObservation, Calibrated, ExactAt, RankCurves, Scores, Yardstick};
 
 use crate::map::Method;
 use crate::simulate::shallow_water::{NOISE, depth};

@@ -96,11 +96,13 @@ fn fresh_noise_on_noise_free_columns_learns_the_noisy_posterior() {
     let exact = exact_nll();
     let table = waves(1500, 0.0, 2);
     for reduce in [None, Some(20)] {
-        let own = FitSettings { reduce, ..settings(Method::PcpMap) };
-        let noisy = FitSettings { noise: toml_noise("0.3"), ..own.clone() };
+        let mut own = FitSettings { reduce, ..settings(Method::PcpMap) };
+        (own.train.batch_size, own.train.epochs) = (Some(64), 100);
+        let noisy = FitSettings { noise: noise_of("0.3"), ..own.clone() };
         let model = trained(&table, &noisy);
         let nll = test_nll(&model);
-        let bound = if reduce.is_some() { 0.25 } else { 1.0 };
+        // 1350 different rows leave both short of the optimum.
+        let bound = if reduce.is_some() { 0.45 } else { 0.75 };
         assert!(nll < exact + bound && nll > exact - 0.1, "{reduce:?}: {nll} {exact}");
         // Validation rows have noise, too: their loss is not that of a target known exactly.
         let header = model.header();
@@ -110,8 +112,8 @@ fn fresh_noise_on_noise_free_columns_learns_the_noisy_posterior() {
     }
 }
 
-/// Noise rules as a settings file has them.
-fn toml_noise(rule: &str) -> brenier::transform::NoiseSettings {
+/// One rule of noise.
+fn noise_of(rule: &str) -> brenier::transform::NoiseSettings {
     brenier::transform::NoiseSettings { rules: vec![rule.parse().unwrap()] }
 }
 
@@ -119,7 +121,7 @@ fn toml_noise(rule: &str) -> brenier::transform::NoiseSettings {
 fn jitter_keeps_a_map_from_learning_the_noise_by_heart() {
     let table = waves(600, NOISE, 3);
     let plain = settings(Method::PcpMap);
-    let jittered = FitSettings { jitter: toml_noise("0.6"), ..plain.clone() };
+    let jittered = FitSettings { jitter: noise_of("0.6"), ..plain.clone() };
     let gap = |model: &Posterior| {
         let scores = model.header().training.scores.clone().unwrap();
         scores.valid.nll.mean - scores.train.nll.mean
@@ -132,7 +134,7 @@ fn jitter_keeps_a_map_from_learning_the_noise_by_heart() {
 #[test]
 fn fresh_noise_has_the_same_bits_on_any_threads_and_after_a_resume() {
     let table = waves(400, 0.0, 4);
-    let mut own = FitSettings { noise: toml_noise("0.3"), ..settings(Method::PcpMap) };
+    let mut own = FitSettings { noise: noise_of("0.3"), ..settings(Method::PcpMap) };
     (own.train.epochs, own.train.validate_every) = (6, 3);
     let whole = trained(&table, &own).to_bytes().unwrap();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
@@ -167,14 +169,14 @@ fn mistakes_are_one_sentence() {
     };
     let own = || settings(Method::Gaussian);
     assert!(
-        problem(FitSettings { noise: toml_noise("x1=1"), ..own() }).contains("\"x1\" is not a given column")
+        problem(FitSettings { noise: noise_of("x1=1"), ..own() }).contains("\"x1\" is not a given column")
     );
-    assert!(problem(FitSettings { noise: toml_noise("1"), joint: true, ..own() }).contains("joint"));
+    assert!(problem(FitSettings { noise: noise_of("1"), joint: true, ..own() }).contains("joint"));
     assert!(problem(FitSettings { reduce: Some(0), ..own() }).contains("reduce"));
     let both = FitSettings { reduce: Some(3), pca: Some("2".parse().unwrap()), ..own() };
     assert!(problem(both).contains("`pca`"));
     let log = FitSettings {
-        noise: toml_noise("y1=1"),
+        noise: noise_of("y1=1"),
         support: vec!["y1=interval(-100,100)".parse().unwrap()],
         ..own()
     };
