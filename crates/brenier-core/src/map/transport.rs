@@ -107,7 +107,13 @@ pub trait TransportMap: fmt::Debug + Send + Sync {
             .collect();
         let mut out = vec![0.0; observation.len()];
         self.single().log_density(&narrow(x), &y, &mut out)?;
-        Ok(out)
+        match out.iter().position(|density| density.is_nan()) {
+            None => Ok(out),
+            Some(row) => Err(Error::Numerical(format!(
+                "row {}: the density cannot be computed (a value far outside the training data)",
+                row + 1
+            ))),
+        }
     }
 
     /// The residual that draws are solved to; `None` where no equation is solved.
