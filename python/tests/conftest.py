@@ -1,9 +1,14 @@
 """Small problems that the tests share."""
 
+import signal
+
 import numpy as np
 import pytest
 
 import brenier as br
+
+# A shell makes its background jobs ignore Ctrl-C, which some tests send.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PRIOR = br.Prior(rate=br.log_uniform(0.1, 10), shift=br.normal(0, 2))
 

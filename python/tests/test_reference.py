@@ -91,7 +91,8 @@ def test_densities_gradients_and_draws_agree(name, data, tmp_path):
     at = np.repeat(y[:1], 30, axis=0)
     z = plain_own.pull(plain.sample(y[0], 30, seed=3).values, at)
     drawn = model.sample(y[0], 30, seed=3, **({"tolerance": 1e-12} if CASES[name]["method"] in ("pcp-map", "cp-flow", "atm") else {}))
-    assert close(own.push(z, at), drawn.values)
+    # COT-Flow draws in single precision.
+    assert close(own.push(z, at), drawn.values, 1e-5 if CASES[name]["method"] == "cot-flow" else 1e-10)
 
 
 def test_one_target_column_and_joint_models(data, tmp_path):
