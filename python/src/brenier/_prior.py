@@ -37,7 +37,7 @@ def log_normal(log_mean: float, log_sd: float) -> Block:
 
 
 def half_normal(sd: float) -> Block:
-    """|θ| of θ ~ N(0, sd²)."""
+    """The magnitude of θ ~ N(0, sd²)."""
     return {"kind": "half-normal", "sd": float(sd)}
 
 

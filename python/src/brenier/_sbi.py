@@ -24,7 +24,8 @@ def _support(bounds: list[tuple[float, float]]) -> Any:
             return constraints.greater_than(low)
         return constraints.real
 
-    return constraints.cat([constraints.independent(one(low, high), 1) for low, high in bounds], dim=-1, lengths=[1] * len(bounds))
+    each = constraints.cat([one(low, high) for low, high in bounds], dim=-1, lengths=[1] * len(bounds))
+    return constraints.independent(each, 1)
 
 
 def _bounds(support: str) -> tuple[float, float]:
@@ -71,6 +72,9 @@ def torch_prior(prior: "Prior") -> Any:
             flat = value.detach().cpu().double().numpy().reshape(-1, len(prior.names))
             found = torch.as_tensor(prior.log_prob(flat), dtype=torch.float32)
             return found.reshape(value.shape[:-1])
+
+        def __reduce__(self) -> Any:
+            return torch_prior, (prior,)
 
     return TorchPrior()
 

@@ -11,7 +11,7 @@ Derivatives that the densities need are carried forwards as second-order Taylor 
 log density is a complex step, exact to rounding. With ``read(path, jax.numpy)`` everything runs under JAX (switch on double
 precision), where ``jax.grad`` takes the place of :meth:`Model.gradient`.
 
-A method is one class in :data:`METHODS`: ``forward`` gives z and log |det ∂z/∂x| of rows, ``inverse`` gives x of z. Written for
+A method is one class in :data:`METHODS`: ``forward`` gives z and log det ∂z/∂x of rows, ``inverse`` gives x of z. Written for
 clarity, not for speed.
 """
 
@@ -339,7 +339,7 @@ class CpFlow:
         return _times(normal(s, last), a) + _times(variables.half_square(), b)
 
     def forward(self, x: Array, y: Array) -> tuple[Array, Array]:
-        """z and log |det ∂z/∂x|."""
+        """z and log det ∂z/∂x."""
         shift, factor = self._norm("outer.?.0")
         x, log_det = (x + shift) * factor, self.xp.log(factor).sum()
         for block in range(1, self.blocks + 1):
@@ -458,7 +458,7 @@ class Npe:
         return matrix(lower) @ matrix(upper), xp.log(diagonal).sum()
 
     def forward(self, x: Array, y: Array) -> tuple[Array, Array]:
-        """z and log |det ∂z/∂x|."""
+        """z and log det ∂z/∂x."""
         xp, log_det = self.xp, 0.0
         y = _embedded(self.p, y, self.layers, xp)
         for t in range(self.transforms):
@@ -616,7 +616,7 @@ class Atm:
         return origin + slope(first) * first + inside + slope(last) * (x - last), slope(x)
 
     def forward(self, x: Array, y: Array) -> tuple[Array, Array]:
-        """z and log |det ∂z/∂x|."""
+        """z and log det ∂z/∂x."""
         columns = [y[:, j] for j in range(self.m)] + [x[:, k] for k in range(self.n)]
         z, log_det = [], 0.0
         for k in range(self.n):

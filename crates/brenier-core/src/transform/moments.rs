@@ -170,7 +170,7 @@ impl SecondMoments {
     /// If the slice does not hold whole rows.
     pub fn add(&mut self, rows: &[f32]) {
         let dim = self.dim();
-        assert!(dim > 0 && rows.len() % dim == 0, "whole rows of {dim} values");
+        assert!(dim > 0 && rows.len().is_multiple_of(dim), "whole rows of {dim} values");
         let count = rows.len() / dim;
         self.rows += count as u64;
         self.sum.par_chunks_mut(TILE).enumerate().for_each(|(chunk, sum)| {
