@@ -7,6 +7,8 @@ mod error;
 mod job;
 mod picture;
 mod pool;
+// Arrays in a tuple are what Python gets; a name for each pair would say less.
+#[allow(clippy::type_complexity)]
 mod posterior;
 mod settings;
 mod simulator;

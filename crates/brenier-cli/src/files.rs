@@ -87,6 +87,8 @@ const EXCEPTIONS: &[(&str, &str, Role)] = &[
     ("fit", "out", Role::Model),
     ("lotka-volterra", "out", Role::Folder),
     ("sbibm", "out", Role::Folder),
+    ("shallow-water", "out", Role::Folder),
+    ("shallow-water", "truth", Role::Input),
     ("tune", "out", Role::Model),
     ("uci", "out", Role::Folder),
 ];

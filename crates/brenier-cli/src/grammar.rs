@@ -50,6 +50,8 @@ fn kind(argument: &Arg) -> Kind {
         "COLUMNS" | "COLUMN" | "COLUMN,…" => Kind::Columns,
         _ if name.starts_with("FILE") || name.starts_with("TABLE") => Kind::File,
         "MODEL" | "DIR" | "PREFIX" => Kind::File,
+        // A method may come with settings, so that clap cannot list all values.
+        "METHOD" | "METHOD,…" => Kind::Choice,
         _ if name.contains('=') => Kind::Assignments,
         _ => Kind::Other,
     }

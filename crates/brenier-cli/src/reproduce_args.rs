@@ -84,14 +84,14 @@ exact posterior, which this model allows to compute, says what could be reached.
 Methods:
   pcp-map, cot-flow, cp-flow  with the published settings
   npe                         as the package sbi does it
-  pairs                       ours: reduced features, embedded, and an autoregressive flow
-  fresh                       the same from noise-free features, with fresh noise in every step
+  pairs                       ours: reduced features, an embedding, a flow
+  fresh                       the same with fresh noise in every step
 
 Examples:
   brenier reproduce shallow-water --out waves
   brenier reproduce shallow-water --rows 20000,50000,100000 --out waves
   brenier reproduce shallow-water --rows 2000 --components 100 --epochs 3 \\
-      --test-rows 100 --draws 100 --exact-rows 3 --out look
+      --test-rows 100 --rank-draws 100 --exact-rows 3 --out look
 
 OUT holds results.md, results.html, results.json, components, models, scores and pictures (SVG and PNG). --resume continues with what OUT \
 holds; --rows and --method may be others then. 100000 rows of 3500 components need about 8 GB of memory.";
@@ -130,9 +130,9 @@ pub(crate) struct SwArguments {
     /// Fresh rows to judge maps on
     #[arg(long, value_name = "N", default_value_t = SwSettings::default().test_rows)]
     test_rows: u64,
-    /// Draws for each of them
+    /// Draws for each of them, among which ranks are counted
     #[arg(long, value_name = "N", default_value_t = SwSettings::default().draws)]
-    draws: usize,
+    rank_draws: usize,
     /// Fresh rows at which the exact posterior is computed; 0 for none
     #[arg(long, value_name = "N", default_value_t = SwSettings::default().exact_rows)]
     exact_rows: usize,
@@ -170,7 +170,7 @@ impl SwArguments {
             modes: self.modes,
             recipes: self.method.iter().map(|name| name.parse()).collect::<brenier::Result<_>>()?,
             test_rows: self.test_rows,
-            draws: self.draws,
+            draws: self.rank_draws,
             exact_rows: self.exact_rows,
             tables: self.tables,
             epochs: self.epochs,

@@ -271,7 +271,8 @@ mod tests {
                 assert!(drawn.iter().enumerate().all(|(i, one)| !drawn[..i].contains(one)), "{name}");
                 assert_eq!(drawn, draw(text, method, 6, 100));
                 // The first trials do not depend on how many there are.
-                assert_eq!(drawn[..10], draw(text, method, 6, 10));
+                let first = draw(text, method, 6, 10);
+                assert!(first.len() == drawn.len().min(10) && drawn.starts_with(&first), "{name} {method:?}");
             }
         }
         assert!(SearchSpace::preset("none", Method::PcpMap).is_err());

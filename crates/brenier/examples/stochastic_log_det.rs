@@ -36,11 +36,10 @@ fn each<T: Real>(map: &CpFlowMap<T>, x: &[f64]) -> Vec<(f64, Vec<f64>)> {
 /// Not finite, mean and deviation of the error of the loss, and the relative error of one row's and of the mean gradient.
 fn compare(estimated: &[(f64, Vec<f64>)], exact: &[(f64, Vec<f64>)]) -> String {
     let size = |v: &[f64]| v.iter().map(|v| v * v).sum::<f64>().sqrt();
-    let finite = |pair: &&(&(f64, Vec<f64>), &(f64, Vec<f64>))| {
-        pair.0.0.is_finite() && pair.0.1.iter().all(|g| g.is_finite())
-    };
+    let finite =
+        |(loss, gradient): &(f64, Vec<f64>)| loss.is_finite() && gradient.iter().all(|g| g.is_finite());
     let pairs: Vec<_> = estimated.iter().zip(exact).collect();
-    let kept: Vec<_> = pairs.iter().filter(finite).collect();
+    let kept: Vec<_> = pairs.iter().filter(|pair| finite(pair.0)).collect();
     if kept.is_empty() {
         return format!("{:>5} of {ROWS} not finite", pairs.len());
     }

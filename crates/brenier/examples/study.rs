@@ -12,7 +12,7 @@
 //! with 10 000 draws from the exact posterior at so many observations: `c2st` is the mean accuracy of a classifier. In the end the means over the seeds are printed, with paired differences
 //! from the variant `--against` and their standard errors.
 
-#![allow(clippy::print_stdout)]
+#![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;

@@ -101,7 +101,7 @@ impl Experiment for SwExperiment {
             ("components", json!(settings.components)),
             ("modes", json!(settings.modes)),
             ("test_rows", json!(settings.test_rows)),
-            ("draws", json!(settings.draws)),
+            ("rank_draws", json!(settings.draws)),
             ("exact_rows", json!(settings.exact_rows)),
             ("epochs", json!(settings.epochs)),
             ("max_steps", json!(settings.max_steps)),

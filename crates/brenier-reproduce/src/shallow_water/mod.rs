@@ -258,7 +258,7 @@ impl SwSettings {
         between("components", self.components as u64, 2, most)?;
         between("modes", self.modes as u64, 1, depth::MODES as u64 - 1)?;
         between("test_rows", self.test_rows, 20, 1_000_000)?;
-        between("draws", self.draws as u64, 20, 1_000_000)?;
+        between("rank_draws", self.draws as u64, 20, 1_000_000)?;
         between("exact_rows", self.exact_rows as u64, 0, self.test_rows)
     }
 }

@@ -132,7 +132,7 @@ impl ShallowWater {
 
 /// The surfaces of several basins in double precision, 101 × 100 values each; `depths` are rows of 100.
 pub fn surfaces(depths: &[f64], solver: Solver) -> Result<Vec<f64>> {
-    if depths.len() % CELLS != 0 {
+    if !depths.len().is_multiple_of(CELLS) {
         return Err(Error::Shape {
             what: "depths",
             expected: format!("rows of {CELLS}"),
