@@ -52,7 +52,8 @@ Examples:
   brenier reproduce uci --dataset yacht,energy --data-dir tables --out uci \\
       --resume
   brenier reproduce uci --exact-protocol --folds 10 --out full
-  brenier reproduce uci --method atm,npe:flow=nsf,npe:flow=maf,cp-flow --out rivals
+  brenier reproduce uci --method atm,npe:flow=nsf,npe:flow=maf,cp-flow \\
+      --out rivals
   # one training of the table again
   brenier reproduce uci --dataset yacht --method pcp-map --training 11/1 \\
       --out uci
@@ -140,7 +141,7 @@ pub(crate) struct SwArguments {
     #[arg(long, value_name = "TABLE")]
     pub(crate) observed: Option<PathBuf>,
     /// The depths behind the observed features, a table of one row and 100 columns
-    #[arg(long, value_name = "TABLE", requires = "observed")]
+    #[arg(long = "true-depths", value_name = "TABLE", requires = "observed")]
     pub(crate) truth: Option<PathBuf>,
     /// Write the training tables as noisy-N.npy and noise-free-N.npy, modes first, to fit them with other settings
     #[arg(long)]

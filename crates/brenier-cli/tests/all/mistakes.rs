@@ -67,7 +67,7 @@ fn tables_that_cannot_be_used() {
         here,
         &format!("fit data.csv {SMALL} --method auto --out m.brenier"),
         2,
-        &["--feature-width", "auto"],
+        &["feature_width", "auto"],
     );
     refuse(here, "fit data.csv --target x1 --learning-rate 0 --out m.brenier", 2, &["learning_rate"]);
     refuse(here, "fit data.csv --target x1 --feature-width 0 --out m.brenier", 2, &["feature_width"]);
