@@ -30,7 +30,7 @@ pub struct ObservationView {
     pub given: Vec<f64>,
     /// Draws in the user's units, row by row.
     pub draws: Vec<f64>,
-    /// The point of highest density in the map's coordinates ([`crate::Units::Standardised`]), where it was looked for.
+    /// The point of highest density in the map's coordinates (`Units::Standardised`), where it was looked for.
     pub mode: Option<Vec<f64>>,
     /// The parameters the observation was made with, where they are known.
     pub truth: Option<Vec<f64>>,

@@ -55,7 +55,7 @@ pub enum TuneEvent {
 
 impl EventKind for TuneEvent {}
 
-/// Training and validation rows as [`fit`](crate::fit()) would choose them; no test rows.
+/// Training and validation rows as `fit` would choose them; no test rows.
 pub fn validation_split(rows: usize, settings: &FitSettings) -> Result<Split> {
     let (train, valid) = brenier_core::layer::split(rows, &settings.train, settings.seed)?;
     Ok(Split { train, valid, test: Vec::new() })

@@ -62,7 +62,7 @@ pub struct MethodInfo {
     pub summary: &'static str,
     /// Its settings.
     pub settings: &'static [SettingInfo],
-    /// Built-in search spaces as TOML, by the names of [`SearchSpace::PRESETS`](crate::tune::SearchSpace::PRESETS).
+    /// Built-in search spaces as TOML, by the names of `tune::SearchSpace::PRESETS`.
     pub spaces: &'static [(&'static str, &'static str)],
     /// What the method offers where trials choose; nothing where it is left out of them.
     pub candidates: &'static [Candidate],

@@ -6,7 +6,7 @@
 //!
 //! with normalised Hermite polynomials h_d = He_d/√d! that continue linearly outside the 1 % and 99 % quantiles of each
 //! column. ∂z/∂x is triangular, so log det ∂z/∂x = Σ_k log g(∂_k f_k), and the map is inverted one variable at a time.
-//! Which α are there is learned: see [`grow`].
+//! Which α are there is learned: see `grow.rs`.
 
 mod basis;
 mod block;

@@ -432,7 +432,7 @@ impl Prior {
     }
 
     /// The support of each parameter for a map that never draws outside the prior; see
-    /// [`FitSettings::support`](crate::FitSettings::support).
+    /// `FitSettings::support`.
     pub fn supports(&self) -> Vec<Support> {
         let of = |part: &Part| match part {
             Part::Law(law) => vec![law.support()],
