@@ -22,6 +22,7 @@ import itertools
 import json
 import math
 import struct
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -70,11 +71,36 @@ def _relu(s: Array, xp: Any) -> Array:
     return xp.where(s.real > 0, s, 0.0)
 
 
+def _normal_below(u: Array, xp: Any) -> Array:
+    """Φ(u) of real numbers."""
+    if xp is np:  # which has no error function
+        return 0.5 * np.vectorize(math.erfc, otypes=[float])(-u / math.sqrt(2.0))
+    from jax.scipy.special import ndtr
+
+    return ndtr(u)
+
+
+def _normal_quantile(below: Array, above: Array, xp: Any) -> Array:
+    """u with Φ(u) = below/(below + above), from the smaller of both parts."""
+    if xp is not np:
+        from jax.scipy.special import ndtri
+
+        low = below < above
+        u = ndtri(xp.where(low, below, above) / (below + above))
+        return xp.where(low, u, -u)
+    quantile = np.vectorize(NormalDist().inv_cdf, otypes=[float])
+    part = below / (below + above)
+    u = quantile(np.minimum(below.real, above.real) / (below + above).real)
+    u = np.where(below.real < above.real, u, -u)
+    # The imaginary part of a complex step is a derivative.
+    return u + 1j * part.imag * np.exp(0.5 * u * u) * math.sqrt(2.0 * math.pi) if np.iscomplexobj(part) else u
+
+
 def _gaussian_softplus(s: Array, xp: Any) -> tuple[Array, Array, Array]:
     """ψ(s) = sΦ(s) + φ(s) − φ(0)."""
     density = xp.exp(-0.5 * s * s) / math.sqrt(2.0 * math.pi)
     if xp is np:  # which has no error function; the imaginary part of a complex step is a derivative
-        below = 0.5 * np.vectorize(math.erfc, otypes=[float])(-s.real / math.sqrt(2.0))
+        below = _normal_below(s.real, np)
         below = below + 1j * density.real * s.imag if np.iscomplexobj(s) else below
     else:
         from jax.scipy.special import erfc
@@ -659,6 +685,7 @@ class Column:
     def __init__(self, document: dict[str, Any], xp: Any) -> None:
         text = document["support"]
         self.xp, self.kind = xp, text.split("(")[0]
+        self.probit = document.get("link", "logit") == "probit"
         bounds = text[text.index("(") + 1 : -1].split(",") if "(" in text else ("0", "1")
         self.low, self.high = float(bounds[0]), float(bounds[1])
         self.centre, self.scale = float(document["centre"]), float(document["scale"])
@@ -679,13 +706,18 @@ class Column:
         elif self.kind == "log":
             u = log(x)
             log_slope = -u
-        elif self.kind == "interval":
-            u = log((x - self.low) / (self.high - x))
-            log_slope = log(self.high - self.low) - log(x - self.low) - log(self.high - x)
         else:
-            below, above = log(x / self.low), log(self.high / x)
-            u = log(below / above)
-            log_slope = log(math.log(self.high / self.low)) - log(below) - log(above) - log(x)
+            # The distances from both bounds, and the logarithm of their growth with x.
+            if self.kind == "interval":
+                below, above, growth = x - self.low, self.high - x, 0.0
+            else:
+                below, above, growth = log(x / self.low), log(self.high / x), -log(x)
+            if self.probit:
+                u = _normal_quantile(below, above, xp)
+                log_slope = 0.5 * u * u + 0.5 * math.log(2.0 * math.pi) - log(below + above) + growth
+            else:
+                u = log(below / above)
+                log_slope = log(below + above) - log(below) - log(above) + growth
         return (u - self.centre) / self.scale, log_slope - math.log(self.scale)
 
     def inverse(self, t: Array) -> Array:
@@ -695,7 +727,10 @@ class Column:
             return u
         if self.kind == "log":
             return xp.exp(u)
-        part = xp.where(u > 0, 1.0 / (1.0 + xp.exp(-xp.abs(u))), xp.exp(-xp.abs(u)) / (1.0 + xp.exp(-xp.abs(u))))
+        if self.probit:
+            part = _normal_below(u, xp)
+        else:
+            part = xp.where(u > 0, 1.0 / (1.0 + xp.exp(-xp.abs(u))), xp.exp(-xp.abs(u)) / (1.0 + xp.exp(-xp.abs(u))))
         if self.kind == "interval":
             return self.low + (self.high - self.low) * part
         return self.low * xp.exp(math.log(self.high / self.low) * part)

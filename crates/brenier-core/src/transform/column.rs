@@ -2,7 +2,7 @@
 
 use super::exact;
 use super::rows::Rows;
-use super::support::Support;
+use super::support::{Link, Support};
 use crate::data::short_name;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -121,6 +121,9 @@ impl fmt::Display for Side {
 pub(super) struct Column {
     pub(super) name: String,
     pub(super) support: Support,
+    /// How an interval becomes the whole line.
+    #[serde(default, skip_serializing_if = "Link::is_logit")]
+    pub(super) link: Link,
     #[serde(with = "exact")]
     pub(super) centre: f64,
     #[serde(with = "exact")]
@@ -128,9 +131,29 @@ pub(super) struct Column {
 }
 
 impl Column {
+    /// u of the raw value x, or nothing when x lies outside the support.
+    fn bijection(&self, x: f64) -> Option<f64> {
+        self.support.forward(x, self.link)
+    }
+
+    /// The raw value of t, strictly inside the support.
+    pub(super) fn inverse(&self, t: f64) -> f64 {
+        self.support.inverse(self.unscale(t), self.link)
+    }
+
+    /// log du/dx at u.
+    pub(super) fn log_det(&self, u: f64) -> f64 {
+        self.support.log_det(u, self.link)
+    }
+
+    /// d/du of [`log_det`](Self::log_det).
+    pub(super) fn log_det_slope(&self, u: f64) -> f64 {
+        self.support.log_det_slope(u, self.link)
+    }
+
     /// The pair (u, t) for the raw value x.
     pub(super) fn forward(&self, x: f64) -> Result<(f64, f64)> {
-        let Some(u) = self.support.forward(x) else {
+        let Some(u) = self.bijection(x) else {
             return Err(Error::Domain(format!(
                 "column {:?}: the value {x} {}",
                 short_name(&self.name),
@@ -189,7 +212,13 @@ pub(super) fn fit(
     let mut columns: Vec<Column> = names
         .iter()
         .zip(supports)
-        .map(|(name, support)| Column { name: name.clone(), support, centre: 0.0, scale: 1.0 })
+        .map(|(name, support)| Column {
+            name: name.clone(),
+            support,
+            link: support.link(),
+            centre: 0.0,
+            scale: 1.0,
+        })
         .collect();
     let moments = moments(&columns, rows)?;
     let quartiles = match scaling {
@@ -291,7 +320,7 @@ fn moments(columns: &[Column], rows: &dyn Rows) -> Result<Vec<Moments>> {
         rows.read(index, &mut row);
         for (place, (&x, moments)) in row.iter().zip(&mut moments).enumerate() {
             let column = &columns[place];
-            let Some(u) = column.support.forward(x) else {
+            let Some(u) = column.bijection(x) else {
                 let at = format!("{}, column {:?}", rows.describe(index), short_name(&column.name));
                 return Err(Error::Domain(match mass(columns, rows, place, x) {
                     Some(found) => format!("{at}: {found}"),
@@ -344,7 +373,7 @@ fn mass(columns: &[Column], rows: &dyn Rows, place: usize, x: f64) -> Option<Str
 
 /// u of a value that an earlier pass has already accepted.
 fn checked(column: &Column, x: f64) -> f64 {
-    column.support.forward(x).expect("the first pass accepted this value and rows do not change")
+    column.bijection(x).expect("the first pass accepted this value and rows do not change")
 }
 
 /// First quartile, median and third quartile of each column's u, gathering at most `budget` values (or one

@@ -64,10 +64,16 @@ impl ExchangeableRule {
             let (columns, points) = (places.len(), self.points);
             return Err(self.refuse(format!("{columns} columns cannot hold {points} points of equal length")));
         }
-        if self.degree.is_some_and(|degree| !(2..=MOST_DEGREE).contains(&degree)) {
-            return Err(
-                self.refuse(format!("the degree of the power sums must be between 2 and {MOST_DEGREE}"))
-            );
+        // Power sums beyond the number of points follow from the others; those of one coordinate may even be constant.
+        let most = self.points.clamp(2, MOST_DEGREE);
+        if self.degree.is_some_and(|degree| !(2..=most).contains(&degree)) {
+            return Err(self.refuse(match most {
+                2 => "the degree of the power sums of at most two points is 2".to_owned(),
+                _ => format!(
+                    "the degree of the power sums of {} points must be between 2 and {most}",
+                    self.points
+                ),
+            }));
         }
         Ok(places)
     }
@@ -345,8 +351,13 @@ mod tests {
     fn known_features_of_a_few_points() {
         // (0, 1), (2, 3), (4, 2): means 2 and 2, variances 8/3 and 2/3, covariance 2/3.
         let group = Exchangeable { columns: (0..6).collect(), points: 3, degree: 3, floors: vec![1e-9; 2] };
-        let column =
-            |j: usize| Column { name: format!("y{j}"), support: Default::default(), centre: 5.0, scale: 3.0 };
+        let column = |j: usize| Column {
+            name: format!("y{j}"),
+            support: Default::default(),
+            link: Default::default(),
+            centre: 5.0,
+            scale: 3.0,
+        };
         let columns: Vec<Column> = (0..6).map(column).collect();
         let mut out = Vec::new();
         group.push(&columns, &[0.0, 1.0, 2.0, 3.0, 4.0, 2.0], &mut out).unwrap();
@@ -383,7 +394,9 @@ mod tests {
         assert!(problem("y1..y8:3").contains("8 columns cannot hold 3 points"));
         assert!(problem("y1..y9:3").contains("y9"));
         assert!(problem("rest:2").contains("name the columns"));
-        assert!(problem("y1..y8:4:1").contains("between 2 and 8"));
+        assert!(problem("y1..y8:4:1").contains("between 2 and 4"));
+        assert!(problem("y1..y8:4:5").contains("between 2 and 4"));
+        assert!(problem("y1..y8:2:3").contains("is 2"));
         let rule: ExchangeableRule = "y1..y8:4".parse().unwrap();
         assert_eq!(rule.named(&names).unwrap().to_string(), "y1,y2,y3,y4,y5,y6,y7,y8:4");
         assert_eq!(serde_json::to_string(&rule).unwrap(), "\"y1..y8:4\"");

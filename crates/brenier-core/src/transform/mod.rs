@@ -4,7 +4,7 @@
 //!
 //! | step | formula | settings |
 //! |---|---|---|
-//! | support | u = x, ln x, logit of x in an interval | [`Support`] |
+//! | support | u = x, ln x, Φ⁻¹ of the place of x in an interval | [`Support`] |
 //! | scaling | t = (u − centre) / scale | [`Scaling`] |
 //! | symmetric features (given side only) | means, deviations, correlations and power sums of points in no order | [`ExchangeableRule`] |
 //! | PCA (given side only) | sₖ = vₖᵀ(t − mean) / √λₖ | [`PcaSettings`] |

@@ -1,17 +1,24 @@
 //! Where a column's values may lie, and the smooth bijection from there to the whole line.
 //!
-//! With the sigmoid σ(u) = 1/(1 + e⁻ᵘ), the softplus ς(u) = ln(1 + eᵘ), W = high − low or ln(high/low):
+//! With Φ and φ the standard normal distribution and its density, W = high − low or ln(high/low):
 //!
 //! | support | u(x) | log du/dx as a function of u | its derivative |
 //! |---|---|---|---|
 //! | real | x | 0 | 0 |
 //! | log | ln x | −u | −1 |
-//! | interval | logit((x − low)/W) | −ln W + ς(u) + ς(−u) | tanh(u/2) |
-//! | log-interval | logit(ln(x/low)/W) | −ln W + ς(u) + ς(−u) − ln x(u) | tanh(u/2) − W σ(u) σ(−u) |
+//! | interval | Φ⁻¹((x − low)/W) | −ln W − ln φ(u) | u |
+//! | log-interval | Φ⁻¹(ln(x/low)/W) | −ln W − ln φ(u) − ln x(u) | u − W φ(u) |
 //!
-//! with ς(u) + ς(−u) = |u| + 2 ln(1 + exp(−|u|)): no difference of nearly equal numbers, however far in the tail.
+//! **Why Φ⁻¹.** A density that behaves like a power p^(a−1) of the distance to a bound, a = 1 where it is cut off there, has in u
+//! the tail exp(−au²/2) of a Gaussian. Maps to a Gaussian are affine far out, so such tails cost them nothing. Behind a logit,
+//! Φ⁻¹'s older rival, the tail is exp(−a|u|), which no affine map makes Gaussian. Model files written before Φ⁻¹ was used say nothing of a link and
+//! keep their logits: with the sigmoid σ and the softplus ς, −ln φ(u) above is ς(u) + ς(−u) = |u| + 2 ln(1 + exp(−|u|)), its derivative
+//! tanh(u/2), and φ(u) is σ(u) σ(−u).
+//!
+//! All is measured from the nearer bound: no difference of nearly equal numbers, however far in the tail.
 
 use super::exact;
+use crate::kernel::{Real, special};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -29,20 +36,91 @@ pub enum Support {
     Real,
     /// Positive numbers: u = ln x.
     Log,
-    /// low < x < high: u = logit((x − low)/(high − low)).
+    /// low < x < high: u = Φ⁻¹((x − low)/(high − low)).
     Interval {
         /// The lower bound, not itself a value.
         low: f64,
         /// The upper bound, not itself a value.
         high: f64,
     },
-    /// 0 < low < x < high, even on the log scale: u = logit(ln(x/low)/ln(high/low)).
+    /// 0 < low < x < high, even on the log scale: u = Φ⁻¹(ln(x/low)/ln(high/low)).
     LogInterval {
         /// The lower bound, positive, not itself a value.
         low: f64,
         /// The upper bound, not itself a value.
         high: f64,
     },
+}
+
+/// The bijection from (0, 1) to the whole line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Link {
+    /// logit, of model files that name none.
+    #[default]
+    Logit,
+    /// Φ⁻¹, of all new fits.
+    Probit,
+}
+
+/// Beyond, every tail is 0 in double precision; squares stay finite.
+const FAR: f64 = 1e100;
+
+impl Link {
+    /// Whether files need not name it.
+    pub(super) fn is_logit(&self) -> bool {
+        *self == Self::Logit
+    }
+
+    /// u of the point whose distances from both ends have the ratio `below` : `above`, their sum being `width`.
+    fn forward(self, below: f64, above: f64, width: f64) -> f64 {
+        match self {
+            Self::Logit => log_of_ratio(below, above),
+            Self::Probit => {
+                let tail = (below.min(above) / width).max(f64::from_bits(1));
+                let u = special::normal_tail_inverse(tail);
+                if below < above { -u } else { u }
+            }
+        }
+    }
+
+    /// The part of (0, 1) between u and its nearer end, to full relative accuracy.
+    fn tail(self, u: f64) -> f64 {
+        match self {
+            Self::Logit => {
+                let e = (-u.abs()).exp();
+                e / (1.0 + e)
+            }
+            Self::Probit => {
+                let z = u.abs().min(FAR);
+                (-0.5 * z * z).exp() * z.scaled_normal_tail()
+            }
+        }
+    }
+
+    /// −ln of the density dp/du.
+    fn log_steepness(self, u: f64) -> f64 {
+        match self {
+            Self::Logit => u.abs() + 2.0 * (-u.abs()).exp().ln_1p(),
+            Self::Probit => {
+                let z = u.clamp(-FAR, FAR);
+                0.5 * z * z + crate::map::HALF_LOG_TWO_PI
+            }
+        }
+    }
+
+    /// d/du of [`log_steepness`](Self::log_steepness).
+    fn steepness_slope(self, u: f64) -> f64 {
+        match self {
+            Self::Logit => (0.5 * u).tanh(),
+            Self::Probit => u.clamp(-FAR, FAR),
+        }
+    }
+
+    /// dp/du.
+    fn density(self, u: f64) -> f64 {
+        (-self.log_steepness(u)).exp()
+    }
 }
 
 /// ln(upper/lower) for 0 < lower ≤ upper, accurate also when the two nearly agree.
@@ -71,17 +149,6 @@ fn times_exp(x: f64, y: f64) -> f64 {
     }
 }
 
-/// σ(−|u|), the smaller of the two tails, to full relative accuracy.
-fn lower_tail(u: f64) -> f64 {
-    let e = (-u.abs()).exp();
-    e / (1.0 + e)
-}
-
-/// ς(u) + ς(−u) = −ln(σ(u) σ(−u)).
-fn softplus_pair(u: f64) -> f64 {
-    u.abs() + 2.0 * (-u.abs()).exp().ln_1p()
-}
-
 impl Support {
     /// Checks the bounds: finite, low < high with a number between them, positive for a log scale.
     pub fn validate(&self) -> Result<()> {
@@ -108,31 +175,41 @@ impl Support {
         Ok(())
     }
 
+    /// The link of new fits; columns without bounds need none.
+    pub(super) fn link(&self) -> Link {
+        match self {
+            Self::Real | Self::Log => Link::default(),
+            Self::Interval { .. } | Self::LogInterval { .. } => Link::Probit,
+        }
+    }
+
     /// u(x), or nothing when x lies outside the support.
-    pub(super) fn forward(&self, x: f64) -> Option<f64> {
+    pub(super) fn forward(&self, x: f64, link: Link) -> Option<f64> {
         match *self {
             Self::Real => x.is_finite().then_some(x),
             Self::Log => (x > 0.0 && x.is_finite()).then(|| x.ln()),
-            Self::Interval { low, high } => (low < x && x < high).then(|| log_of_ratio(x - low, high - x)),
-            Self::LogInterval { low, high } => {
-                (low < x && x < high).then(|| log_of_ratio(log_ratio(x, low), log_ratio(high, x)))
+            Self::Interval { low, high } => {
+                (low < x && x < high).then(|| link.forward(x - low, high - x, high - low))
             }
+            Self::LogInterval { low, high } => (low < x && x < high)
+                .then(|| link.forward(log_ratio(x, low), log_ratio(high, x), log_ratio(high, low))),
         }
     }
 
     /// x(u), strictly inside the support and finite for every u, infinite ones included; NaN stays NaN.
-    pub(super) fn inverse(&self, u: f64) -> f64 {
+    pub(super) fn inverse(&self, u: f64, link: Link) -> f64 {
+        let tail = || if u.is_nan() { u } else { link.tail(u) };
         match *self {
             Self::Real => u.clamp(-f64::MAX, f64::MAX),
             Self::Log => u.exp().clamp(0.0_f64.next_up(), f64::MAX),
             Self::Interval { low, high } => {
-                let step = (high - low) * lower_tail(u);
+                let step = (high - low) * tail();
                 // Measured from the nearer bound, so that no digits of the tail are lost.
                 let x = if u <= 0.0 { low + step } else { high - step };
                 x.clamp(low.next_up(), high.next_down())
             }
             Self::LogInterval { low, high } => {
-                let step = log_ratio(high, low) * lower_tail(u);
+                let step = log_ratio(high, low) * tail();
                 let x = if u <= 0.0 { times_exp(low, step) } else { times_exp(high, -step) };
                 x.clamp(low.next_up(), high.next_down())
             }
@@ -140,29 +217,28 @@ impl Support {
     }
 
     /// log du/dx at x(u).
-    pub(super) fn log_det(&self, u: f64) -> f64 {
+    pub(super) fn log_det(&self, u: f64, link: Link) -> f64 {
         match *self {
             Self::Real => 0.0,
             Self::Log => -u,
-            Self::Interval { low, high } => softplus_pair(u) - (high - low).ln(),
+            Self::Interval { low, high } => link.log_steepness(u) - (high - low).ln(),
             Self::LogInterval { low, high } => {
                 let width = log_ratio(high, low);
-                let step = width * lower_tail(u);
+                let step = width * link.tail(u);
                 let log_x = if u <= 0.0 { low.ln() + step } else { high.ln() - step };
-                softplus_pair(u) - width.ln() - log_x
+                link.log_steepness(u) - width.ln() - log_x
             }
         }
     }
 
     /// d/du of [`log_det`](Self::log_det).
-    pub(super) fn log_det_slope(&self, u: f64) -> f64 {
+    pub(super) fn log_det_slope(&self, u: f64, link: Link) -> f64 {
         match *self {
             Self::Real => 0.0,
             Self::Log => -1.0,
-            Self::Interval { .. } => (0.5 * u).tanh(),
+            Self::Interval { .. } => link.steepness_slope(u),
             Self::LogInterval { low, high } => {
-                let tail = lower_tail(u);
-                (0.5 * u).tanh() - log_ratio(high, low) * tail * (1.0 - tail)
+                link.steepness_slope(u) - log_ratio(high, low) * link.density(u)
             }
         }
     }
@@ -306,36 +382,42 @@ mod tests {
         ]
     }
 
+    const LINKS: [Link; 2] = [Link::Logit, Link::Probit];
+
     #[test]
     fn inverse_stays_inside_whatever_the_input() {
         let inputs =
             [0.0, 1e-300, 1.0, 36.0, 37.0, 40.0, 709.0, 745.0, 746.0, 1e3, 1e16, 1e308, f64::INFINITY];
-        for support in hard_supports() {
+        for (support, link) in
+            hard_supports().into_iter().flat_map(|support| LINKS.map(|link| (support, link)))
+        {
             support.validate().expect("valid");
             let (low, high) = bounds(support);
             for u in inputs.into_iter().flat_map(|u| [u, -u]) {
-                let x = support.inverse(u);
+                let x = support.inverse(u, link);
                 assert!(low < x && x < high && x.is_finite(), "{support} at {u}: {x}");
-                let back = support.forward(x).expect("inside");
+                let back = support.forward(x, link).expect("inside");
                 assert!(back.is_finite(), "{support} at {u}: forward gives {back}");
-                assert!(support.log_det_slope(u).is_finite());
+                assert!(support.log_det_slope(u, link).is_finite());
             }
-            assert!(support.inverse(f64::NAN).is_nan());
+            assert!(support.inverse(f64::NAN, link).is_nan());
         }
     }
 
     #[test]
     fn inverse_is_monotone_and_accurate_over_an_enormous_range() {
         let support = Support::LogInterval { low: 5e-324, high: f64::MAX };
-        let mut last = 0.0;
-        for step in -700..700 {
-            let u = f64::from(step) / 100.0;
-            let x = support.inverse(u);
-            assert!(x >= last, "at {u}");
-            last = x;
-            if x.is_normal() {
-                let back = support.forward(x).expect("inside");
-                assert!((back - u).abs() < 1e-11, "at {u}: {back}");
+        for link in LINKS {
+            let mut last = 0.0;
+            for step in -500..500 {
+                let u = f64::from(step) / 100.0;
+                let x = support.inverse(u, link);
+                assert!(x >= last, "at {u}");
+                last = x;
+                if x.is_normal() {
+                    let back = support.forward(x, link).expect("inside");
+                    assert!((back - u).abs() < 1e-10, "{link:?} at {u}: {back}");
+                }
             }
         }
     }
@@ -344,36 +426,44 @@ mod tests {
     fn tails_keep_their_digits() {
         // x is 1e-200 above the lower bound 0: logit = ln(1e-200) to full accuracy.
         let unit = Support::Interval { low: 0.0, high: 1.0 };
-        let u = unit.forward(1e-200).expect("inside");
+        let u = unit.forward(1e-200, Link::Logit).expect("inside");
         assert!((u - 1e-200_f64.ln()).abs() < 1e-12);
-        assert!((unit.inverse(u) / 1e-200 - 1.0).abs() < 1e-12);
+        assert!((unit.inverse(u, Link::Logit) / 1e-200 - 1.0).abs() < 1e-12);
         // log du/dx = ln(1/(x(1−x))) = 200 ln 10.
-        assert!((unit.log_det(u) - 200.0 * 10.0_f64.ln()).abs() < 1e-12);
-        assert_eq!(unit.log_det(1e4), 1e4);
+        assert!((unit.log_det(u, Link::Logit) - 200.0 * 10.0_f64.ln()).abs() < 1e-12);
+        assert_eq!(unit.log_det(1e4, Link::Logit), 1e4);
+        // Φ(−30.2056…) = 1e-200, and −ln φ = u²/2 + ½ ln 2π.
+        let u = unit.forward(1e-200, Link::Probit).expect("inside");
+        assert!((u + 30.205_594_179_579_643).abs() < 1e-10, "{u}");
+        assert!((unit.inverse(u, Link::Probit) / 1e-200 - 1.0).abs() < 1e-11);
+        assert!((unit.log_det(u, Link::Probit) - (0.5 * u * u + 0.918_938_533_204_672_7)).abs() < 1e-12);
     }
 
     proptest! {
         #[test]
-        fn round_trip_and_log_det(u in -30.0..30.0_f64, which in 0..4_usize) {
+        fn round_trip_and_log_det(u in -30.0..30.0_f64, which in 0..4_usize, link in 0..2_usize) {
             let support = [Support::Real, Support::Log, INTERVAL, LOG_INTERVAL][which];
-            let x = support.inverse(u);
+            let link = LINKS[link];
+            // Φ⁻¹ reaches the last number inside the bounds much sooner.
+            let u = if link == Link::Probit && which > 1 { 0.2 * u } else { u };
+            let x = support.inverse(u, link);
             // Close to the bound −2 or 5 the spacing of x limits what can come back.
             let (low, high) = bounds(support);
             let distance = (x - low).min(high - x);
-            let slack = 1e-13 * (1.0 + u.abs()) + 4.0 * f64::EPSILON * x.abs() / distance;
-            let back = support.forward(x).expect("inside");
+            let slack = 1e-12 * (1.0 + u.abs()) + 4.0 * f64::EPSILON * x.abs() / distance;
+            let back = support.forward(x, link).expect("inside");
             prop_assert!((back - u).abs() <= slack, "{support}: {u} came back as {back}");
         }
 
         #[test]
-        fn log_det_agrees_with_differences(u in -6.0..6.0_f64, which in 0..4_usize) {
+        fn log_det_agrees_with_differences(u in -4.0..4.0_f64, which in 0..4_usize, link in 0..2_usize) {
             let support = [Support::Real, Support::Log, INTERVAL, LOG_INTERVAL][which];
-            let h = 1e-5;
+            let (link, h) = (LINKS[link], 1e-5);
             // log du/dx = −log dx/du.
-            let dx = (support.inverse(u + h) - support.inverse(u - h)) / (2.0 * h);
-            prop_assert!((support.log_det(u) + dx.ln()).abs() < 1e-7, "{support} at {u}");
-            let slope = (support.log_det(u + h) - support.log_det(u - h)) / (2.0 * h);
-            prop_assert!((support.log_det_slope(u) - slope).abs() < 1e-7, "{support} at {u}");
+            let dx = (support.inverse(u + h, link) - support.inverse(u - h, link)) / (2.0 * h);
+            prop_assert!((support.log_det(u, link) + dx.ln()).abs() < 1e-6, "{support} at {u}");
+            let slope = (support.log_det(u + h, link) - support.log_det(u - h, link)) / (2.0 * h);
+            prop_assert!((support.log_det_slope(u, link) - slope).abs() < 1e-7, "{support} at {u}");
         }
 
         #[test]

@@ -118,7 +118,7 @@ impl TargetTransform {
         for ((column, &x), out) in self.columns.iter().zip(raw).zip(&mut *out) {
             let (u, t) = column.forward(x)?;
             *out = t;
-            log_det += column.support.log_det(u) - column.scale.ln();
+            log_det += column.log_det(u) - column.scale.ln();
         }
         if let Some(whitening) = &self.whitening {
             whitening.forward(out);
@@ -139,7 +139,7 @@ impl TargetTransform {
         self.check(std.len());
         self.check(raw.len());
         for ((column, &t), x) in self.columns.iter().zip(&*self.scaled(std)).zip(raw) {
-            *x = column.support.inverse(column.unscale(t));
+            *x = column.inverse(t);
         }
     }
 
@@ -152,8 +152,7 @@ impl TargetTransform {
         self.check(std.len());
         let scaled = self.scaled(std);
         let each = self.columns.iter().zip(&*scaled);
-        let own: f64 =
-            each.map(|(column, &t)| column.support.log_det(column.unscale(t)) - column.scale.ln()).sum();
+        let own: f64 = each.map(|(column, &t)| column.log_det(column.unscale(t)) - column.scale.ln()).sum();
         match &self.whitening {
             None => own,
             Some(whitening) => own + whitening.log_det(),
@@ -169,7 +168,7 @@ impl TargetTransform {
         self.check(std.len());
         self.check(out.len());
         for ((column, &t), out) in self.columns.iter().zip(&*self.scaled(std)).zip(&mut *out) {
-            *out = column.scale * column.support.log_det_slope(column.unscale(t));
+            *out = column.scale * column.log_det_slope(column.unscale(t));
         }
         if let Some(whitening) = &self.whitening {
             whitening.gradient_forward(out);
@@ -187,7 +186,7 @@ impl TargetTransform {
             whitening.gradient_back(gradient);
         }
         for ((column, &t), gradient) in self.columns.iter().zip(&*self.scaled(std)).zip(gradient) {
-            *gradient *= (column.support.log_det(column.unscale(t)) - column.scale.ln()).exp();
+            *gradient *= (column.log_det(column.unscale(t)) - column.scale.ln()).exp();
         }
     }
 
@@ -238,7 +237,7 @@ mod tests {
         for row in values.chunks_exact_mut(4) {
             for (j, value) in row.iter_mut().enumerate() {
                 let u = 0.3 * j as f64 - 0.2 + (0.5 + 0.4 * j as f64) * *value;
-                *value = columns[j].support.inverse(u);
+                *value = columns[j].support.inverse(u, columns[j].support.link());
             }
         }
         let rows = RowMajor::new(&values, 4).expect("four columns");
@@ -349,7 +348,7 @@ mod tests {
             ("log-interval(1e-3,10)", -0.2, 0.7),
         ] {
             let support = support.parse().expect("parses");
-            let columns = vec![Column { name: "a".to_owned(), support, centre, scale }];
+            let columns = vec![Column { name: "a".to_owned(), support, link: support.link(), centre, scale }];
             let transform = TargetTransform { columns, whitening: None };
             let (mut low, mut high) = ([0.0], [0.0]);
             transform.inverse(&[-9.0], &mut low);
