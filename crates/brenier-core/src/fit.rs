@@ -126,20 +126,26 @@ impl Block {
             run.tell(TrainEvent::Warning { text: text.clone() })?;
         }
         let journal = run.plan().cloned();
-        let (settings, choice) = match settings.auto {
-            true => self.choose(settings, problem, run.part(journal.clone())).map(|(s, c)| (s, Some(c)))?,
+        let (settings, choice, stopped) = match settings.auto {
+            true => {
+                let (settings, choice, stopped) =
+                    self.choose(settings, problem, run.part(journal.clone()))?;
+                (settings, Some(choice), stopped)
+            }
             false => {
                 let rows = splits(self.rows, settings)[0].0.len();
-                (settings.resolved(Problem { rows, ..problem }), None)
+                (settings.resolved(Problem { rows, ..problem }), None, None)
             }
         };
         let settings = &settings;
         let splits = splits(self.rows, settings);
-        let trained = match splits.as_slice() {
-            [split] => vec![self.train(0, split, settings, run.part(journal.clone()))?],
-            _ => self.train_members(&splits, settings, run.part(journal.clone()))?,
+        let in_trials = stopped.is_some();
+        let trained = match (stopped, splits.as_slice()) {
+            (Some(trial), _) => vec![trial],
+            (None, [split]) => vec![self.train(0, split, settings, run.part(journal.clone()))?],
+            (None, _) => self.train_members(&splits, settings, run.part(journal.clone()))?,
         };
-        if let (Some(choice), Some(journal)) = (&choice, &journal)
+        if let (Some(choice), Some(journal), false) = (&choice, &journal, in_trials)
             && trained.iter().all(|member| !member.outcome.stop.is_resumable())
         {
             self.discard_trials(journal, choice.trials.len());
@@ -246,6 +252,11 @@ impl Block {
         let jobs: Vec<usize> = (0..of).collect();
         let mut found: Vec<Option<Trained>> = jobs.iter().map(|_| None).collect();
         let abandoned = AtomicBool::new(false);
+        // A time budget is for all members, of which a thread trains one after the other.
+        let in_turn = of.div_ceil(rayon::current_num_threads()) as f64;
+        let minutes = settings.train.minutes.map(|minutes| minutes / in_turn);
+        let settings =
+            &FitSettings { train: TrainSettings { minutes, ..settings.train.clone() }, ..settings.clone() };
         run.tell(TrainEvent::Members { of })?;
         side_by_side(
             rayon::current_num_threads(),

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::FitSettings;
+use super::Trained;
 use super::prepared::Block;
 use crate::kernel::side_by_side;
 use crate::map::method::{Problem, Training};
@@ -197,33 +198,35 @@ fn candidates(settings: &FitSettings, problem: Problem) -> Result<Vec<Candidate>
     Ok(all)
 }
 
-/// The settings of a trial with those of a fit.
-fn short(settings: &FitSettings) -> FitSettings {
+/// The settings of a trial, one of so many in turn on a thread, with those of a fit.
+fn short(settings: &FitSettings, in_turn: usize) -> FitSettings {
     let train = TrainSettings {
         schedule: Schedule::Cosine,
         epochs: settings.train.epochs.min(TRIAL_EPOCHS),
         max_steps: Some(settings.train.max_steps.map_or(TRIAL_STEPS, |most| most.min(TRIAL_STEPS))),
-        minutes: settings.train.minutes.map(|minutes| TRIAL_SHARE * minutes),
+        minutes: settings.train.minutes.map(|minutes| TRIAL_SHARE * minutes / in_turn as f64),
         ..settings.train.clone()
     };
     FitSettings { train, ..settings.clone() }
 }
 
 impl Block {
-    /// The settings of the best candidate, with every choice made, and how it was found.
+    /// The settings of the best candidate, with every choice made, and how it was found; where the run was stopped, the map of
+    /// its trial is all there will be.
     pub(super) fn choose(
         &self,
         settings: &FitSettings,
         problem: Problem,
         mut run: Run<'_>,
-    ) -> Result<(FitSettings, Choice)> {
+    ) -> Result<(FitSettings, Choice, Option<Trained>)> {
         let candidates = candidates(settings, problem)?;
         let (stop, journal) = (run.token().clone(), run.plan().cloned());
         let part =
             |number: usize| journal.as_ref().map(|journal| journal.part(&format!(".trial-{}", number + 1)));
         let split = self.plain_split();
         let jobs: Vec<usize> = (0..candidates.len()).collect();
-        let mut found: Vec<(Option<f64>, bool)> = vec![(None, false); candidates.len()];
+        let mut found: Vec<Option<Trained>> = jobs.iter().map(|_| None).collect();
+        let in_turn = jobs.len().div_ceil(rayon::current_num_threads());
         run.tell(TrainEvent::Trials { of: jobs.len() })?;
         side_by_side(
             rayon::current_num_threads(),
@@ -231,7 +234,7 @@ impl Block {
             &jobs,
             |&number| {
                 let run = Run::silent().stop(&stop).journal(part(number));
-                let settings = short(&candidates[number].settings);
+                let settings = short(&candidates[number].settings, in_turn);
                 let identity = self.identity(&settings, number);
                 let outcome = settings.method.spec().train(Training {
                     data: &self.data,
@@ -243,23 +246,21 @@ impl Block {
                     run,
                 });
                 match outcome {
-                    Ok((map, outcome)) => {
-                        let closed = outcome.stop == Stop::ClosedForm;
-                        drop(map);
-                        Ok((number, Some(outcome.best_valid_nll).filter(|nll| nll.is_finite()), closed))
-                    }
-                    Err(Error::Numerical(_)) => Ok((number, None, false)),
+                    Ok((map, outcome)) => Ok((number, Some(Trained { map, outcome }))),
+                    Err(Error::Numerical(_)) => Ok((number, None)),
                     Err(error) => Err(error),
                 }
             },
             |result| {
-                let (number, valid_nll, closed) = result?;
-                found[number] = (valid_nll, closed);
+                let (number, trained) = result?;
+                found[number] = trained.filter(|trained| trained.outcome.best_valid_nll.is_finite());
                 Ok(())
             },
         )?;
+        let scores: Vec<Option<f64>> =
+            found.iter().map(|found| Some(found.as_ref()?.outcome.best_valid_nll)).collect();
         let mut best: Option<(usize, f64)> = None;
-        for (number, nll) in found.iter().enumerate().filter_map(|(number, found)| Some((number, found.0?))) {
+        for (number, nll) in scores.iter().enumerate().filter_map(|(number, nll)| Some((number, (*nll)?))) {
             if best.is_none_or(|(_, least)| nll < least) {
                 best = Some((number, nll));
             }
@@ -272,14 +273,20 @@ impl Block {
             )
         })?;
         let mut settings = candidates[chosen].settings.clone();
+        settings.train.minutes = settings.train.minutes.map(|minutes| (1.0 - TRIAL_SHARE) * minutes);
+        let best = found.swap_remove(chosen);
+        let stopped = stop.is_stopped();
         // Members of a closed form would differ in nothing but their rows.
-        if settings.members.is_none() && !found[chosen].1 {
-            settings.members = Some(MEMBERS);
+        let closed = best.as_ref().is_some_and(|best| best.outcome.stop == Stop::ClosedForm);
+        if stopped {
+            settings.members = None;
+        } else if !closed {
+            settings.members.get_or_insert(MEMBERS);
         }
         let trials = candidates
             .into_iter()
-            .zip(found)
-            .map(|(candidate, (valid_nll, _))| Trial {
+            .zip(scores)
+            .map(|(candidate, valid_nll)| Trial {
                 name: candidate.name,
                 method: candidate.settings.method,
                 valid_nll,
@@ -287,7 +294,7 @@ impl Block {
             .collect();
         let choice = Choice { trials, chosen };
         run.tell(TrainEvent::Chosen { text: choice.describe() })?;
-        Ok((settings, choice))
+        Ok((settings, choice, best.filter(|_| stopped)))
     }
 
     /// Forgets the states of the trials.
@@ -353,5 +360,26 @@ mod tests {
         let other = run(3);
         assert_eq!(other.header().choice, Some(choice));
         assert_eq!(densities(&model), densities(&other));
+    }
+
+    /// What is in closed form needs no time: a fit that is stopped at once still ends with a map that means something.
+    #[test]
+    fn a_fit_that_is_stopped_in_its_trials_ends_with_the_best_of_them() {
+        let table = demo::simulate(300, 0);
+        let settings = FitSettings {
+            target: Some("x1,x2".parse().unwrap()),
+            given: Some("y".parse().unwrap()),
+            ..MethodChoice::Auto.settings()
+        };
+        let stop = crate::StopToken::new();
+        stop.stop();
+        let fitted = fit(&table, &settings, Run::silent().stop(&stop)).unwrap();
+        let header = fitted.posterior.header();
+        let choice = header.choice.as_ref().unwrap();
+        assert!(header.members.is_empty() && header.settings.members.is_none());
+        assert_eq!(header.settings.method, choice.trials[choice.chosen].method);
+        let best = choice.trials[choice.chosen].valid_nll.unwrap();
+        assert!(choice.trials.iter().filter_map(|trial| trial.valid_nll).all(|nll| nll >= best));
+        assert_eq!(header.training.best_valid_nll, best);
     }
 }
