@@ -415,7 +415,7 @@ mod tests {
         for (rows, terms, outputs) in
             [(1, 1, 1), (7, 3, 4), (16, 5, 8), (33, 11, 13), (64, 51, 50), (50, 64, 17), (40, 200, 9)]
         {
-            let stride = rows.next_multiple_of(ROW_CHUNK) + ROW_CHUNK;
+            let stride = usize::next_multiple_of(rows, ROW_CHUNK) + ROW_CHUNK;
             let mut x = numbers::<T>(stride * terms, 1);
             // What stands in the rows between is not used.
             for column in x.chunks_exact_mut(stride) {
@@ -468,7 +468,7 @@ mod tests {
         for (rows, height, width) in
             [(1, 1, 1), (7, 3, 4), (16, 9, 17), (33, 50, 21), (300, 19, 20), (64, 200, 196)]
         {
-            let stride = rows.next_multiple_of(ROW_CHUNK);
+            let stride = usize::next_multiple_of(rows, ROW_CHUNK);
             let (mut a, mut c) = (numbers::<T>(stride * height, 1), numbers::<T>(stride * width, 5));
             for column in a.chunks_exact_mut(stride).chain(c.chunks_exact_mut(stride)) {
                 column[rows..].fill(T::from_f64(f64::NAN));
