@@ -15,6 +15,7 @@ use faer::{Accum, MatMut, MatRef, Par};
 /// in the last place on their stated domains.
 pub trait Real:
     faer::traits::RealField
+    + super::Lane
     + Copy
     + Default
     + Debug

@@ -8,13 +8,11 @@
 //! below: products are over prefixes, and a draw computes every unit once, as soon as the variables it reads are known. After
 //! the transform the coordinates are permuted. log det = Σ log s_i.
 
-use crate::kernel::Accum;
-
 use super::NpeMap;
-use super::lanes::{LANES, Lanes, apply, combine, read, through, view, view_mut, write};
+use super::lanes::{LANES, Lanes, apply, backwards, combine, onwards, read, some, write};
 use super::shape::{Layer, TransformPlace};
 use super::shard::{Prepared, Shard, scale};
-use crate::kernel::{Real, columns, columns_mut, product, vectorised};
+use crate::kernel::{Real, Store, Weights, row_products, row_sums, vectorised};
 
 impl<T: Real> NpeMap<T> {
     /// The layers and the permutation of transform t.
@@ -83,27 +81,29 @@ impl<T: Real> NpeMap<T> {
         for (l, layer) in layers[1..layers.len() - 1].iter().enumerate() {
             let (lower, upper) = kept.layers.split_at_mut(l + 1);
             let (input, out) = (&lower[l], &mut upper[0]);
-            let weight = columns(&weights[layer.all()], h, h + 1, h);
             for (units, prefix) in &self.layout.degrees.groups {
-                let dst = view_mut(out, stride, rows, units.start + 1..units.end + 1);
-                let part = weight.submatrix(units.start, 0, units.len(), prefix + 1);
-                through(dst, view(input, stride, rows, 0..prefix + 1), part);
+                let dst = &mut out[(units.start + 1) * stride..];
+                let part =
+                    Weights { inputs: 0..prefix + 1, outputs: units.clone(), ..onwards(layer, weights) };
+                let input = some(input, stride, 0..prefix + 1);
+                row_products(dst, stride, Store::Replace, input, padded, part);
             }
             apply(&mut out[stride..], stride, padded, |s| s.tanh_vec());
         }
         let output = &layers[layers.len() - 1];
         let last = &kept.layers[kept.layers.len() - 1];
-        let dst = view_mut(&mut kept.outputs, stride, rows, 0..2 * n);
-        let weight = columns(&weights[output.all()], 2 * n, h + 1, 2 * n);
-        through(dst, view(last, stride, rows, 0..h + 1), weight);
+        let (input, layer) = (some(last, stride, 0..h + 1), onwards(output, weights));
+        row_products(&mut kept.outputs, stride, Store::Replace, input, padded, layer);
         let (bends, shifts) = kept.outputs.split_at_mut(n * stride);
         vectorised(
             #[inline(always)]
             || {
                 for (to, &i) in permutation.iter().enumerate() {
-                    let (bend, shift) = (&mut bends[i * stride..], &shifts[i * stride..]);
-                    let (u, v) = (&state[(i + 1) * stride..], &mut next[(to + 1) * stride..]);
-                    let scales = &mut kept.picked[i * stride..];
+                    let column = i * stride..i * stride + padded;
+                    let (bend, shift) = (&mut bends[column.clone()], &shifts[column.clone()]);
+                    let (u, scales) = (&state[stride..][column.clone()], &mut kept.picked[column]);
+                    let v = &mut next[(to + 1) * stride..][..padded];
+                    let log = &mut log[..padded];
                     for b in 0..padded {
                         let (s, slope) = scale(bend[b]);
                         v[b] = s.fma(u[b], shift[b]);
@@ -138,9 +138,9 @@ impl<T: Real> NpeMap<T> {
             #[inline(always)]
             || {
                 for (to, &i) in permutation.iter().enumerate() {
-                    let v_bar = &bars.state[to * stride..(to + 1) * stride];
-                    let column = i * stride..(i + 1) * stride;
-                    let (u, scales) = (&state[(i + 1) * stride..], &kept.picked[column.clone()]);
+                    let v_bar = &bars.state[to * stride..][..padded];
+                    let column = i * stride..i * stride + padded;
+                    let (u, scales) = (&state[stride..][column.clone()], &kept.picked[column.clone()]);
                     let slopes = &kept.outputs[column.clone()];
                     let (a_bar, m_bar) = (&mut a_bars[column.clone()], &mut m_bars[column.clone()]);
                     let u_bar = &mut bars.before[column];
@@ -156,14 +156,12 @@ impl<T: Real> NpeMap<T> {
         let output = &layers[layers.len() - 1];
         let count = kept.layers.len();
         if train {
-            let gradient = columns_mut(&mut bars.gradient[output.all()], 2 * n, h + 1, 2 * n);
-            let o_bar = view(&bars.outputs, stride, rows, 0..2 * n);
-            let input = view(&kept.layers[count - 1], stride, rows, 0..h + 1);
-            product(gradient, Accum::Replace, o_bar.transpose(), input);
+            let input = some(&kept.layers[count - 1], stride, 0..h + 1);
+            let o_bar = some(&bars.outputs, stride, 0..2 * n);
+            row_sums(&mut bars.gradient[output.all()], 2 * n, o_bar, input, rows, &mut bars.turned);
         }
-        let dst = view_mut(&mut bars.hidden, stride, rows, 0..h);
-        let weight = columns(&weights[output.weight()], 2 * n, h, 2 * n);
-        product(dst, Accum::Replace, view(&bars.outputs, stride, rows, 0..2 * n), weight);
+        let (o_bar, layer) = (some(&bars.outputs, stride, 0..2 * n), backwards(output, weights));
+        row_products(&mut bars.hidden, stride, Store::Replace, o_bar, padded, layer);
         for l in (0..count).rev() {
             let slope = |bar: T, h: T| bar * (T::ONE - h * h);
             combine(&mut bars.hidden, &kept.layers[l][stride..], stride, padded, slope);
@@ -172,37 +170,34 @@ impl<T: Real> NpeMap<T> {
             }
             let layer = &layers[l];
             if train {
-                let mut gradient = columns_mut(&mut bars.gradient[layer.all()], h, h + 1, h);
                 for (units, prefix) in &self.layout.degrees.groups {
-                    let dst = gradient.as_mut().submatrix_mut(units.start, 0, units.len(), prefix + 1);
-                    let bar = view(&bars.hidden, stride, rows, units.clone());
-                    let input = view(&kept.layers[l - 1], stride, rows, 0..prefix + 1);
-                    product(dst, Accum::Replace, bar.transpose(), input);
+                    let dst = &mut bars.gradient[layer.start + units.start..layer.end()];
+                    let bar = some(&bars.hidden, stride, units.clone());
+                    let input = some(&kept.layers[l - 1], stride, 0..prefix + 1);
+                    row_sums(dst, h, bar, input, rows, &mut bars.turned);
                 }
             }
-            let weight = columns(&weights[layer.weight()], h, h, h);
             for (units, _) in &self.layout.degrees.groups {
                 // Units from here on read these.
                 let readers = units.start..h;
-                let dst = view_mut(&mut bars.below, stride, rows, units.clone());
-                let part = weight.submatrix(readers.start, units.start, readers.len(), units.len());
-                product(dst, Accum::Replace, view(&bars.hidden, stride, rows, readers), part);
+                let bar = some(&bars.hidden, stride, readers.clone());
+                let part = Weights { inputs: readers, outputs: units.clone(), ..backwards(layer, weights) };
+                let dst = &mut bars.below[units.start * stride..];
+                row_products(dst, stride, Store::Replace, bar, padded, part);
             }
             std::mem::swap(&mut bars.hidden, &mut bars.below);
         }
         if train {
-            let gradient = columns_mut(&mut bars.gradient[layers[0].all()], h, n + 1, h);
-            let s_bar = view(&bars.hidden, stride, rows, 0..h);
-            product(gradient, Accum::Replace, s_bar.transpose(), view(state, stride, rows, 0..n + 1));
+            let (s_bar, input) = (some(&bars.hidden, stride, 0..h), some(state, stride, 0..n + 1));
+            row_sums(&mut bars.gradient[layers[0].all()], h, s_bar, input, rows, &mut bars.turned);
             for (index, layer) in layers.iter().enumerate() {
                 self.layout.mask(index, &mut bars.gradient[layer.all()]);
             }
             let place = self.layout.slot(t, 0) * stride;
             bars.contexts[place..place + h * stride].copy_from_slice(&bars.hidden);
         }
-        let weight = columns(&weights[layers[0].weight()], h, n, h);
-        let dst = view_mut(&mut bars.state, stride, rows, 0..n);
-        product(dst, Accum::Add, view(&bars.hidden, stride, rows, 0..h), weight);
+        let (s_bar, layer) = (some(&bars.hidden, stride, 0..h), backwards(&layers[0], weights));
+        row_products(&mut bars.state, stride, Store::Add, s_bar, padded, layer);
     }
 
     /// From v back to u, one variable after the other: once u_1, …, u_d are known, so are the units of degree d, and with them
@@ -214,7 +209,7 @@ impl<T: Real> NpeMap<T> {
         t: usize,
         rows: usize,
     ) {
-        let (n, h) = (self.layout.shape.target, self.layout.shape.hidden_width);
+        let n = self.layout.shape.target;
         let (stride, padded) = (shard.stride, shard.padded(rows));
         let (layers, permutation) = self.masked(t);
         let (weights, degrees) = (self.weights(prepared), &self.layout.degrees);
@@ -233,11 +228,14 @@ impl<T: Real> NpeMap<T> {
                 for (l, layer) in layers[1..layers.len() - 1].iter().enumerate() {
                     let (lower, upper) = kept.layers.split_at_mut(l + 1);
                     let (input, out) = (&lower[l], &mut upper[0]);
-                    let weight = columns(&weights[layer.all()], h, h + 1, h);
-                    let part = weight.submatrix(units.start, 0, units.len(), units.end + 1);
-                    let dst = view_mut(out, stride, rows, units.start + 1..units.end + 1);
-                    through(dst, view(input, stride, rows, 0..units.end + 1), part);
                     let fresh = &mut out[(units.start + 1) * stride..(units.end + 1) * stride];
+                    let part = Weights {
+                        inputs: 0..units.end + 1,
+                        outputs: units.clone(),
+                        ..onwards(layer, weights)
+                    };
+                    let input = some(input, stride, 0..units.end + 1);
+                    row_products(fresh, stride, Store::Replace, input, padded, part);
                     apply(fresh, stride, padded, |s| s.tanh_vec());
                 }
             }

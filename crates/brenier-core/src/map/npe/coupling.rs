@@ -7,14 +7,12 @@
 //! and a linear layer follows (`linear.rs`). Of one coordinate nothing stays: its network is r₀ = relu(c₀),
 //! r_l = relu(W_l r_{l−1} + b_l), and no linear layer follows.
 
-use crate::kernel::Accum;
-
 use super::NpeMap;
-use super::lanes::{LANES, Lanes, apply, combine, read, through, view, view_mut, write};
+use super::lanes::{LANES, Lanes, backwards, combine, onwards, read, some, write};
 use super::shape::{Layer, LinearPlace, TransformPlace};
-use super::shard::{Kept, Prepared, Shard};
+use super::shard::{Bars, Kept, Prepared, Shard};
 use super::spline::PICKED;
-use crate::kernel::{Real, columns, columns_mut, product, vectorised};
+use crate::kernel::{Columns, Real, Store, Weights, row_products, row_sums, vectorised};
 
 /// The parts of a coupling.
 struct Coupling<'a> {
@@ -32,10 +30,10 @@ fn relu<T: Real>(s: T) -> T {
     s.at_least(T::ZERO)
 }
 
-/// A bar where the rectified value is positive.
+/// A bar where the rectified value is positive; by a product, since a choice in place becomes slow masked writes.
 #[inline(always)]
 fn open<T: Real>(bar: T, value: T) -> T {
-    if value > T::ZERO { bar } else { T::ZERO }
+    bar * if value > T::ZERO { T::ONE } else { T::ZERO }
 }
 
 impl<T: Real> NpeMap<T> {
@@ -95,12 +93,12 @@ impl<T: Real> NpeMap<T> {
         );
         for (j, inner) in kept.inner.iter_mut().enumerate() {
             let (lower, upper) = blocks[2 * j..].split_at_mut(1);
-            let layer = columns(&weights[coupling.layers[2 * j].all()], h, h + 1, h);
-            let dst = view_mut(&mut upper[0], stride, rows, 1..h + 1);
-            through(dst, view(&lower[0], stride, rows, 0..h + 1), layer);
-            apply(&mut upper[0][stride..], stride, padded, relu);
-            let layer = columns(&weights[coupling.layers[2 * j + 1].all()], h, h + 1, h);
-            through(view_mut(inner, stride, rows, 0..h), view(&upper[0], stride, rows, 0..h + 1), layer);
+            let layer = onwards(&coupling.layers[2 * j], weights);
+            let (input, out) = (some(&lower[0], stride, 0..h + 1), &mut upper[0][stride..]);
+            row_products(out, stride, Store::Rectified, input, padded, layer);
+            let layer = onwards(&coupling.layers[2 * j + 1], weights);
+            let input = some(&upper[0], stride, 0..h + 1);
+            row_products(inner, stride, Store::Replace, input, padded, layer);
             // r += g ⊙ inner, and its rectified copy for the next block.
             let gates = slot(j + 1);
             let mut none = Vec::new();
@@ -124,10 +122,9 @@ impl<T: Real> NpeMap<T> {
                 },
             );
         }
-        let outputs = coupling.output.outputs;
-        let layer = columns(&weights[coupling.output.all()], outputs, h + 1, outputs);
-        let dst = view_mut(&mut kept.outputs, stride, rows, 0..outputs);
-        through(dst, view(stream, stride, rows, 0..h + 1), layer);
+        let layer = onwards(coupling.output, weights);
+        let input = some(stream, stride, 0..h + 1);
+        row_products(&mut kept.outputs, stride, Store::Replace, input, padded, layer);
     }
 
     /// Coupling and linear layer t, forwards.
@@ -182,7 +179,12 @@ impl<T: Real> NpeMap<T> {
         let Shard { states, kept, contexts, bars, .. } = shard;
         let (state, kept) = (&states[t], &mut kept[t]);
         let train = !bars.gradient.is_empty();
-        let gradient = train.then_some((coupling.linear, &mut bars.gradient[..], &mut bars.matrix[..]));
+        let gradient = train.then_some((
+            coupling.linear,
+            &mut bars.gradient[..],
+            &mut bars.matrix[..],
+            &mut bars.turned,
+        ));
         prepared.linear[t].backward(
             &kept.middle,
             &bars.state,
@@ -210,8 +212,7 @@ impl<T: Real> NpeMap<T> {
         );
         let stream = kept.layers.len() - 1;
         let sizes = (stride, rows);
-        let gradient = train.then_some(&mut bars.gradient[..]);
-        self.output_back(weights, kept, coupling.output, &mut bars.hidden, gradient, sizes);
+        self.output_back(weights, kept, coupling.output, bars, sizes);
         // bars.hidden is r̄ from here on, bars.below what passes through a block.
         for j in (0..stream / 2).rev() {
             let place = self.layout.slot(t, j + 1) * stride;
@@ -234,25 +235,25 @@ impl<T: Real> NpeMap<T> {
                     },
                 );
             }
-            let inner_bar = view(inner, stride, rows, 0..h);
+            let inner_bar = some(inner, stride, 0..h);
             let upper = &kept.layers[2 * j + 1];
             let layer = &coupling.layers[2 * j + 1];
             if train {
-                let dst = columns_mut(&mut bars.gradient[layer.all()], h, h + 1, h);
-                product(dst, Accum::Replace, inner_bar.transpose(), view(upper, stride, rows, 0..h + 1));
+                let (dst, input) = (&mut bars.gradient[layer.all()], some(upper, stride, 0..h + 1));
+                row_sums(dst, h, inner_bar, input, rows, &mut bars.turned);
             }
-            let dst = view_mut(&mut bars.below, stride, rows, 0..h);
-            product(dst, Accum::Replace, inner_bar, columns(&weights[layer.weight()], h, h, h));
+            let layer = backwards(layer, weights);
+            row_products(&mut bars.below, stride, Store::Replace, inner_bar, padded, layer);
             combine(&mut bars.below, &upper[stride..], stride, padded, open);
             let lower = &kept.layers[2 * j];
             let layer = &coupling.layers[2 * j];
-            let bar = view(&bars.below, stride, rows, 0..h);
+            let bar = some(&bars.below, stride, 0..h);
             if train {
-                let dst = columns_mut(&mut bars.gradient[layer.all()], h, h + 1, h);
-                product(dst, Accum::Replace, bar.transpose(), view(lower, stride, rows, 0..h + 1));
+                let (dst, input) = (&mut bars.gradient[layer.all()], some(lower, stride, 0..h + 1));
+                row_sums(dst, h, bar, input, rows, &mut bars.turned);
             }
-            let dst = view_mut(&mut kept.inner[j], stride, rows, 0..h);
-            product(dst, Accum::Replace, bar, columns(&weights[layer.weight()], h, h, h));
+            let layer = backwards(layer, weights);
+            row_products(&mut kept.inner[j], stride, Store::Replace, bar, padded, layer);
             let (through, lower) = (&kept.inner[j], &kept.layers[2 * j][stride..]);
             vectorised(
                 #[inline(always)]
@@ -269,37 +270,44 @@ impl<T: Real> NpeMap<T> {
         }
         let staying = self.layout.shape.target - coupling.moved;
         let first = 1 - coupling.parity;
-        let r_bar = view(&bars.hidden, stride, rows, 0..h);
+        let r_bar = some(&bars.hidden, stride, 0..h);
         if train {
-            let inputs = columns(&state[(first + 1) * stride..], rows, staying, 2 * stride);
-            let dst = columns_mut(&mut bars.gradient[coupling.input.clone()], h, staying, h);
-            product(dst, Accum::Replace, r_bar.transpose(), inputs);
+            let inputs =
+                Columns { values: &state[(first + 1) * stride..], stride: 2 * stride, count: staying };
+            let dst = &mut bars.gradient[coupling.input.clone()];
+            row_sums(dst, h, r_bar, inputs, rows, &mut bars.turned);
             let place = self.layout.slot(t, 0) * stride;
             bars.contexts[place..place + h * stride].copy_from_slice(&bars.hidden);
         }
-        let dst = columns_mut(&mut bars.state[first * stride..], rows, staying, 2 * stride);
-        product(dst, Accum::Add, r_bar, columns(&weights[coupling.input.clone()], h, staying, h));
+        let weights = Weights {
+            values: &weights[coupling.input.clone()],
+            stride: h,
+            by_output: true,
+            inputs: 0..h,
+            outputs: 0..staying,
+        };
+        let dst = &mut bars.state[first * stride..];
+        row_products(dst, 2 * stride, Store::Add, r_bar, padded, weights);
     }
 
-    /// From the adjoints of a network's outputs (in `kept.outputs`) to those of its last hidden values.
+    /// From the adjoints of a network's outputs (in `kept.outputs`) to those of its last hidden values, in `bars.hidden`.
     fn output_back(
         &self,
         weights: &[T],
         kept: &Kept<T>,
         output: &Layer,
-        hidden: &mut [T],
-        gradient: Option<&mut [T]>,
+        bars: &mut Bars<T>,
         (stride, rows): (usize, usize),
     ) {
         let (h, count) = (self.layout.shape.hidden_width, output.outputs);
-        let bar = view(&kept.outputs, stride, rows, 0..count);
-        if let Some(gradient) = gradient {
-            let dst = columns_mut(&mut gradient[output.all()], count, h + 1, count);
-            let input = view(&kept.layers[kept.layers.len() - 1], stride, rows, 0..h + 1);
-            product(dst, Accum::Replace, bar.transpose(), input);
+        let padded = rows.next_multiple_of(LANES).min(stride);
+        let bar = some(&kept.outputs, stride, 0..count);
+        if !bars.gradient.is_empty() {
+            let input = some(&kept.layers[kept.layers.len() - 1], stride, 0..h + 1);
+            row_sums(&mut bars.gradient[output.all()], count, bar, input, rows, &mut bars.turned);
         }
-        let dst = view_mut(hidden, stride, rows, 0..h);
-        product(dst, Accum::Replace, bar, columns(&weights[output.weight()], count, h, count));
+        let layer = backwards(output, weights);
+        row_products(&mut bars.hidden, stride, Store::Replace, bar, padded, layer);
     }
 
     /// From v back to u: linear layer, then splines with the numbers that the staying coordinates make.
@@ -360,15 +368,11 @@ impl<T: Real> NpeMap<T> {
         combine(&mut kept.layers[0][stride..], base, stride, padded, |_, c| relu(c));
         for (l, layer) in layers.iter().enumerate() {
             let (lower, upper) = kept.layers.split_at_mut(l + 1);
-            let dst = view_mut(&mut upper[0], stride, rows, 1..h + 1);
-            let weight = columns(&weights[layer.all()], h, h + 1, h);
-            through(dst, view(&lower[l], stride, rows, 0..h + 1), weight);
-            apply(&mut upper[0][stride..], stride, padded, relu);
+            let (input, out) = (some(&lower[l], stride, 0..h + 1), &mut upper[0][stride..]);
+            row_products(out, stride, Store::Rectified, input, padded, onwards(layer, weights));
         }
-        let (last, count) = (&kept.layers[layers.len()], output.outputs);
-        let dst = view_mut(&mut kept.outputs, stride, rows, 0..count);
-        let weight = columns(&weights[output.all()], count, h + 1, count);
-        through(dst, view(last, stride, rows, 0..h + 1), weight);
+        let (input, layer) = (some(&kept.layers[layers.len()], stride, 0..h + 1), onwards(output, weights));
+        row_products(&mut kept.outputs, stride, Store::Replace, input, padded, layer);
     }
 
     /// Spline t of a lone coordinate, forwards.
@@ -410,16 +414,15 @@ impl<T: Real> NpeMap<T> {
         if bars.gradient.is_empty() {
             return;
         }
-        let gradient = Some(&mut bars.gradient[..]);
-        self.output_back(weights, kept, output, &mut bars.hidden, gradient, (stride, rows));
+        self.output_back(weights, kept, output, bars, (stride, rows));
         for l in (0..=layers.len()).rev() {
             combine(&mut bars.hidden, &kept.layers[l][stride..], stride, padded, open);
             let Some(layer) = l.checked_sub(1).map(|l| &layers[l]) else { break };
-            let bar = view(&bars.hidden, stride, rows, 0..h);
-            let dst = columns_mut(&mut bars.gradient[layer.all()], h, h + 1, h);
-            product(dst, Accum::Replace, bar.transpose(), view(&kept.layers[l - 1], stride, rows, 0..h + 1));
-            let dst = view_mut(&mut bars.below, stride, rows, 0..h);
-            product(dst, Accum::Replace, bar, columns(&weights[layer.weight()], h, h, h));
+            let (bar, input) =
+                (some(&bars.hidden, stride, 0..h), some(&kept.layers[l - 1], stride, 0..h + 1));
+            row_sums(&mut bars.gradient[layer.all()], h, bar, input, rows, &mut bars.turned);
+            let layer = backwards(layer, weights);
+            row_products(&mut bars.below, stride, Store::Replace, bar, padded, layer);
             std::mem::swap(&mut bars.hidden, &mut bars.below);
         }
         let place = self.layout.slot(t, 0) * stride;

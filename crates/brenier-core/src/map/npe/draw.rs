@@ -82,7 +82,8 @@ impl<T: Real> NpeMap<T> {
         let stride = observations.max(1).next_multiple_of(LANES);
         let mut values = vec![T::ZERO; stride * record];
         if m == 0 || stride <= EVALUATION_ROWS {
-            self.contexts_of(given, &mut Vec::new(), &mut values, stride, observations);
+            let memory = (&mut Vec::new(), &mut Vec::new());
+            self.contexts_of(given, memory, &mut values, stride, observations);
             return Records { values, stride };
         }
         // Many observations: in shards, whose columns are then put side by side.
@@ -90,7 +91,8 @@ impl<T: Real> NpeMap<T> {
             .par_chunks(EVALUATION_ROWS * m)
             .map(|y| {
                 let mut part = vec![T::ZERO; EVALUATION_ROWS * record];
-                self.contexts_of(y, &mut Vec::new(), &mut part, EVALUATION_ROWS, y.len() / m);
+                let memory = (&mut Vec::new(), &mut Vec::new());
+                self.contexts_of(y, memory, &mut part, EVALUATION_ROWS, y.len() / m);
                 part
             })
             .collect();

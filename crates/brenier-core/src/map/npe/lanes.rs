@@ -5,12 +5,11 @@
 
 use std::ops::Range;
 
-use crate::kernel::{Accum, MatMut, MatRef};
-
-use crate::kernel::{Real, columns, columns_mut, fold, product, vectorised};
+use super::shape::Layer;
+use crate::kernel::{Columns, MatRef, ROW_CHUNK, Real, Weights, columns, vectorised};
 
 /// Rows of a chunk: two AVX2 registers in single precision.
-pub(super) const LANES: usize = 16;
+pub(super) const LANES: usize = ROW_CHUNK;
 
 /// One number for each row of a chunk.
 pub(super) type Lanes<T> = [T; LANES];
@@ -33,22 +32,34 @@ pub(super) fn view<T: Real>(buffer: &[T], stride: usize, rows: usize, which: Ran
     columns(&buffer[(which.start * stride).min(buffer.len())..], rows, which.len(), stride)
 }
 
-/// As [`view`], to write to.
+/// Columns of a buffer, for products of narrow matrices.
 #[inline]
-pub(super) fn view_mut<T: Real>(
-    buffer: &mut [T],
-    stride: usize,
-    rows: usize,
-    which: Range<usize>,
-) -> MatMut<'_, T> {
-    let start = (which.start * stride).min(buffer.len());
-    columns_mut(&mut buffer[start..], rows, which.len(), stride)
+pub(super) fn some<T: Real>(buffer: &[T], stride: usize, which: Range<usize>) -> Columns<'_, T> {
+    Columns { values: &buffer[(which.start * stride).min(buffer.len())..], stride, count: which.len() }
 }
 
-/// out ← input · Wᵀ: every row through a layer \[b | W\] whose input starts with a column of ones.
+/// \[b | W\] of a layer, which takes a column of ones and the inputs to the outputs.
 #[inline]
-pub(super) fn through<T: Real>(out: MatMut<'_, T>, input: MatRef<'_, T>, layer: MatRef<'_, T>) {
-    product(out, Accum::Replace, input, layer.transpose());
+pub(super) fn onwards<'a, T: Real>(layer: &Layer, parameters: &'a [T]) -> Weights<'a, T> {
+    Weights {
+        values: &parameters[layer.all()],
+        stride: layer.outputs,
+        by_output: false,
+        inputs: 0..layer.inputs + 1,
+        outputs: 0..layer.outputs,
+    }
+}
+
+/// W of a layer, which takes adjoints of the outputs to those of the inputs.
+#[inline]
+pub(super) fn backwards<'a, T: Real>(layer: &Layer, parameters: &'a [T]) -> Weights<'a, T> {
+    Weights {
+        values: &parameters[layer.weight()],
+        stride: layer.outputs,
+        by_output: true,
+        inputs: 0..layer.outputs,
+        outputs: 0..layer.inputs,
+    }
 }
 
 /// f of the first `rows` rows of every column.
@@ -85,20 +96,6 @@ pub(super) fn combine<T: Real>(
             }
         },
     );
-}
-
-/// The sum of a column, in a fixed order.
-#[inline(always)]
-pub(super) fn total<T: Real>(column: &[T]) -> T {
-    let mut sums = [T::ZERO; LANES];
-    let chunks = column.chunks_exact(LANES);
-    let rest: T = chunks.remainder().iter().copied().sum();
-    for chunk in chunks {
-        for l in 0..LANES {
-            sums[l] += chunk[l];
-        }
-    }
-    fold(sums) + rest
 }
 
 /// Rows of `width` numbers into columns.

@@ -2,10 +2,10 @@
 
 use crate::kernel::Accum;
 
-use super::lanes::{view, view_mut};
+use super::lanes::{LANES, some};
 use super::shape::LinearPlace;
 use super::shard::scale;
-use crate::kernel::{Real, columns, columns_mut, product};
+use crate::kernel::{Real, Store, Weights, columns, columns_mut, product, row_products, row_sums};
 
 /// The layer's matrices, from its parameters.
 #[derive(Clone, Debug)]
@@ -59,12 +59,14 @@ impl<T: Real> Linear<T> {
     /// The columns `out` of `rows` rows, from `input` = \[1 | u\].
     pub(super) fn forward(&self, input: &[T], out: &mut [T], stride: usize, rows: usize) {
         let n = self.n;
-        let dst = view_mut(out, stride, rows, 0..n);
-        super::lanes::through(dst, view(input, stride, rows, 0..n + 1), columns(&self.joined, n, n + 1, n));
+        let weights =
+            Weights { values: &self.joined, stride: n, by_output: false, inputs: 0..n + 1, outputs: 0..n };
+        let padded = rows.next_multiple_of(LANES).min(stride);
+        row_products(out, stride, Store::Replace, some(input, stride, 0..n + 1), padded, weights);
     }
 
     /// ū = (L U)ᵀ v̄, and with W̄ = Σ v̄ uᵀ the gradient of the parameters: L̄ = W̄ Uᵀ below, Ū = Lᵀ W̄ above the diagonal
-    /// and on it, where each row's −log U_ii adds `weight` times −1/U_ii. The last of `gradient` is memory for W̄.
+    /// and on it, where each row's −log U_ii adds `weight` times −1/U_ii. The last two of `gradient` are memory.
     pub(super) fn backward(
         &self,
         input: &[T],
@@ -72,15 +74,16 @@ impl<T: Real> Linear<T> {
         out: &mut [T],
         (stride, rows): (usize, usize),
         weight: T,
-        gradient: Option<(&LinearPlace, &mut [T], &mut [T])>,
+        gradient: Option<(&LinearPlace, &mut [T], &mut [T], &mut Vec<T>)>,
     ) {
         let n = self.n;
-        let bars = view(bar, stride, rows, 0..n);
-        let dst = view_mut(out, stride, rows, 0..n);
-        product(dst, Accum::Replace, bars, columns(&self.joined[n..], n, n, n));
-        let Some((place, gradient, whole)) = gradient else { return };
-        let input = view(input, stride, rows, 0..n + 1);
-        product(columns_mut(whole, n, n + 1, n), Accum::Replace, bars.transpose(), input);
+        let bars = some(bar, stride, 0..n);
+        let weights =
+            Weights { values: &self.joined[n..], stride: n, by_output: true, inputs: 0..n, outputs: 0..n };
+        let padded = rows.next_multiple_of(LANES).min(stride);
+        row_products(out, stride, Store::Replace, bars, padded, weights);
+        let Some((place, gradient, whole, turned)) = gradient else { return };
+        row_sums(whole, n, bars, some(input, stride, 0..n + 1), rows, turned);
         gradient[place.bias.clone()].copy_from_slice(&whole[..n]);
         let whole = &whole[n..];
         let (mut low, mut up) = (place.lower.clone(), place.upper.clone());

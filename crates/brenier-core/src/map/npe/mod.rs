@@ -75,15 +75,22 @@ impl<T: Real> NpeMap<T> {
         NpeMap { layout: self.layout.clone(), parameters }
     }
 
-    /// Contexts of `rows` rows y, by way of the embedding where there is one (`values` is its memory).
-    fn contexts_of(&self, y: &[T], values: &mut Vec<T>, out: &mut [T], stride: usize, rows: usize) {
+    /// Contexts of `rows` rows y, by way of the embedding where there is one (`values` and `lanes` are memory).
+    fn contexts_of(
+        &self,
+        y: &[T],
+        (values, lanes): (&mut Vec<T>, &mut Vec<T>),
+        out: &mut [T],
+        stride: usize,
+        rows: usize,
+    ) {
         let (m, embedding) = (self.layout.shape.given, &self.layout.embedding);
         if embedding.is_empty() {
-            self.contexts(columns(y, m, rows, m), out, stride);
+            self.contexts(columns(y, m, rows, m), lanes, out, stride);
         } else {
             values.resize(rows * embedding.stride(), T::ZERO);
             embedding.forward(&self.parameters, y, values, rows);
-            self.contexts(embedding.output(values, rows), out, stride);
+            self.contexts(embedding.output(values, rows), lanes, out, stride);
         }
     }
 
@@ -105,7 +112,8 @@ impl<T: Real> NpeMap<T> {
                 let rows = x.len() / n;
                 let y = &y[index * EVALUATION_ROWS * m..][..rows * m];
                 let stride = shard.stride;
-                self.contexts_of(y, values, &mut shard.contexts, stride, rows);
+                let memory = (values, &mut shard.features);
+                self.contexts_of(y, memory, &mut shard.contexts, stride, rows);
                 shard.load(x, n);
                 self.evaluate(&prepared, shard, rows);
                 self.check_shard(shard, rows, index * EVALUATION_ROWS)?;

@@ -186,6 +186,9 @@ pub(super) struct Degrees {
     pub groups: Vec<(Range<usize>, usize)>,
 }
 
+/// Most features whose products with C are made like those of a hidden layer.
+const FEW_FEATURES: usize = 32;
+
 /// Fewest units of a product: smaller ones cost more than the masked weights they save.
 const GROUP_UNITS: usize = 16;
 
@@ -303,6 +306,11 @@ impl Layout {
             degrees: Degrees::new(n, h),
             shape,
         }
+    }
+
+    /// Whether the products with y are narrow ones.
+    pub(super) fn few_features(&self) -> bool {
+        self.features <= FEW_FEATURES
     }
 
     /// The column of a transform's slot in a record.

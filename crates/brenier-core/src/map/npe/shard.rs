@@ -2,12 +2,12 @@
 
 use crate::kernel::Accum;
 
-use super::lanes::{LANES, apply, into_lanes, view, view_mut};
+use super::lanes::{LANES, apply, into_lanes, some, view};
 use super::linear::Linear;
 use super::shape::{FlowKind, TransformPlace};
 use super::spline::{PICKED, Spline};
 use super::{LEAST, NpeMap};
-use crate::kernel::{Real, columns, logistic, product};
+use crate::kernel::{MatRef, Real, Store, Weights, columns, columns_mut, logistic, product, row_products};
 use crate::map::HALF_LOG_TWO_PI;
 
 /// What is computed from the parameters once for all rows.
@@ -42,6 +42,8 @@ pub(super) struct Shard<T> {
     pub(super) states: Vec<Vec<T>>,
     /// One per transform, or one for all where nothing goes back.
     pub(super) kept: Vec<Kept<T>>,
+    /// The features of y after a column of ones, where there are few enough for narrow products.
+    pub(super) features: Vec<T>,
     /// What the transforms take from y: T · slots · h columns.
     pub(super) contexts: Vec<T>,
     pub(super) log_det: Vec<f64>,
@@ -63,6 +65,8 @@ pub(super) struct Bars<T> {
     pub(super) contexts: Vec<T>,
     /// Of a linear layer's matrix.
     pub(super) matrix: Vec<T>,
+    /// Memory of [`row_sums`](crate::kernel::row_sums).
+    pub(super) turned: Vec<T>,
     /// Of the transforms' parameters, summed over the shard's rows; empty where they are not wanted.
     pub(super) gradient: Vec<T>,
 }
@@ -111,6 +115,7 @@ impl<T: Real> Shard<T> {
             stride,
             states: (0..=shape.transforms).map(|_| with_ones(stride, n)).collect(),
             kept: vec![kept; if purpose == Use::Values { 1 } else { shape.transforms }],
+            features: Vec::new(),
             contexts: zeros(layout.record),
             log_det: vec![0.0; stride],
             log: zeros(1),
@@ -122,6 +127,7 @@ impl<T: Real> Shard<T> {
                 outputs: back(outputs),
                 contexts: back(layout.record),
                 matrix: vec![T::ZERO; middle * (middle + 1)],
+                turned: Vec::new(),
                 gradient: vec![T::ZERO; if purpose == Use::Training { layout.core } else { 0 }],
             },
             loss: 0.0,
@@ -195,27 +201,44 @@ impl<T: Real> NpeMap<T> {
     }
 
     /// Columns of what the transforms take from `features`, one row of e each: C e + c, behind tanh for autoregressive
-    /// transforms, and gates behind the logistic function.
-    pub(super) fn contexts(&self, features: crate::kernel::MatRef<'_, T>, out: &mut [T], stride: usize) {
+    /// transforms, and gates behind the logistic function. Few features are left in `lanes` as columns after one of ones.
+    pub(super) fn contexts(&self, features: MatRef<'_, T>, lanes: &mut Vec<T>, out: &mut [T], stride: usize) {
         let (layout, rows) = (&self.layout, features.ncols());
         let (h, record) = (layout.shape.hidden_width, layout.record);
-        if layout.features == 0 {
-            out.fill(T::ZERO);
+        let padded = rows.next_multiple_of(LANES).min(stride);
+        if layout.few_features() {
+            let count = layout.features + 1;
+            lanes.resize(count * stride, T::ZERO);
+            lanes[..stride].fill(T::ONE);
+            for b in 0..rows {
+                for (j, column) in lanes[stride..].chunks_exact_mut(stride).enumerate() {
+                    column[b] = features[(j, b)];
+                }
+            }
+            // [c | C] stand side by side.
+            let weights = Weights {
+                values: &self.parameters[layout.context_bias.start..layout.context_weight.end],
+                stride: record,
+                by_output: false,
+                inputs: 0..count,
+                outputs: 0..record,
+            };
+            row_products(out, stride, Store::Replace, some(lanes, stride, 0..count), padded, weights);
         } else {
+            let bias = &self.parameters[layout.context_bias.clone()];
+            for (column, &bias) in out.chunks_exact_mut(stride).zip(bias) {
+                column.fill(bias);
+            }
             let weight = &self.parameters[layout.context_weight.clone()];
             let weight = columns(weight, record, layout.features, record);
-            let dst = view_mut(out, stride, rows, 0..record);
-            product(dst, Accum::Replace, features.transpose(), weight.transpose());
+            let dst = columns_mut(out, rows, record, stride);
+            product(dst, Accum::Add, features.transpose(), weight.transpose());
         }
-        let padded = rows.next_multiple_of(LANES).min(stride);
-        let bias = &self.parameters[layout.context_bias.clone()];
-        for (slot, (out, bias)) in out.chunks_exact_mut(stride * h).zip(bias.chunks_exact(h)).enumerate() {
-            for (out, &bias) in out.chunks_exact_mut(stride).zip(bias) {
-                match (layout.shape.flow, slot % layout.slots) {
-                    (FlowKind::Maf, _) => apply(out, stride, padded, |s| (s + bias).tanh_vec()),
-                    (FlowKind::Nsf, 0) => apply(out, stride, padded, |s| s + bias),
-                    (FlowKind::Nsf, _) => apply(out, stride, padded, |s| logistic(s + bias)),
-                }
+        for (slot, out) in out.chunks_exact_mut(stride * h).enumerate() {
+            match (layout.shape.flow, slot % layout.slots) {
+                (FlowKind::Maf, _) => apply(out, stride, padded, |s| s.tanh_vec()),
+                (FlowKind::Nsf, 0) => {}
+                (FlowKind::Nsf, _) => apply(out, stride, padded, logistic),
             }
         }
     }

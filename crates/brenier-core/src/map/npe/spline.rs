@@ -80,13 +80,13 @@ impl<T: Real> Spline<T> {
             }
             let shape = shape(&theta, &across.size, &up.size, &slopes);
             let mut value = [T::ZERO; LANES];
-            let mut growth = [T::ZERO; LANES];
+            let mut growth = read(log, start);
             for l in 0..LANES {
                 let inside = x[l].magnitude() <= self.bound;
                 let inner = up.left[l] + shape.numerator[l] / shape.denominator[l];
                 value[l] = if inside { inner } else { x[l] };
                 let slope = shape.steep[l] / (shape.denominator[l] * shape.denominator[l]);
-                growth[l] = log[start + l] + if inside { slope.ln_vec() } else { T::ZERO };
+                growth[l] += if inside { slope.ln_vec() } else { T::ZERO };
                 index[l] = if inside { index[l] } else { -T::ONE };
             }
             write(v, start, &value);

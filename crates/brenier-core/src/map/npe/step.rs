@@ -6,11 +6,11 @@ use crate::kernel::Accum;
 use rayon::prelude::*;
 
 use super::NpeMap;
-use super::lanes::{LANES, total, view};
+use super::lanes::{LANES, some, view};
 use super::shape::{Layer, TransformPlace};
 use super::shard::{Prepared, Shard, Use};
 use crate::Result;
-use crate::kernel::{Real, columns, columns_mut, product, vectorised};
+use crate::kernel::{Real, columns, columns_mut, product, summed_row_sums, vectorised};
 use crate::map::batch::sum_into;
 use crate::map::embed::EmbeddingPart;
 use crate::map::{Block, Constraint, Trainable};
@@ -127,12 +127,14 @@ impl<T: Real> NpeMap<T> {
                 let count = shard_rows.min(rows - first);
                 let y = &y[first * m..(first + count) * m];
                 let stride = shard.stride;
-                if embedding.is_empty() {
-                    self.contexts(columns(y, m, count, m), &mut shard.contexts, stride);
-                } else {
-                    embedding.forward(&self.parameters, y, values, count);
-                    self.contexts(embedding.output(values, count), &mut shard.contexts, stride);
-                }
+                let features = match embedding.is_empty() {
+                    true => columns(y, m, count, m),
+                    false => {
+                        embedding.forward(&self.parameters, y, values, count);
+                        embedding.output(values, count)
+                    }
+                };
+                self.contexts(features, &mut shard.features, &mut shard.contexts, stride);
                 shard.load(&x[first * n..(first + count) * n], n);
                 self.evaluate(prepared, shard, count);
                 shard.loss = (0..count).map(|b| shard.row_loss(b, n)).sum();
@@ -161,6 +163,24 @@ impl<T: Real> NpeWorkspace<T> {
             let first = index * self.shard_rows;
             (shard, first..(first + self.shard_rows).min(self.rows))
         })
+    }
+
+    /// The sums over all rows of the contexts' adjoints times some columns of a buffer of each shard.
+    fn context_sums(
+        &self,
+        gradient: &mut [T],
+        record: usize,
+        cols: Range<usize>,
+        buffer: impl Fn(&Shard<T>) -> &[T],
+    ) {
+        let shards: Vec<_> = self
+            .used()
+            .map(|(shard, rows)| {
+                let bars = some(&shard.bars.contexts, shard.stride, 0..record);
+                (bars, some(buffer(shard), shard.stride, cols.clone()), rows.len())
+            })
+            .collect();
+        summed_row_sums(gradient, record, record, cols.len(), &shards);
     }
 }
 
@@ -215,18 +235,12 @@ impl<T: Real> Trainable<T> for NpeMap<T> {
                 || sum_into(gradient, workspace.used().map(|(shard, _)| &shard.bars.gradient[range.clone()])),
             ),
             Part::ContextBias => {
-                gradient.fill(T::ZERO);
-                for (shard, rows) in workspace.used() {
-                    let columns = shard.bars.contexts.chunks_exact(shard.stride);
-                    vectorised(
-                        #[inline(always)]
-                        || {
-                            for (sum, column) in gradient.iter_mut().zip(columns) {
-                                *sum += total(&column[..rows.len()]);
-                            }
-                        },
-                    );
-                }
+                // A column of ones stands before every state.
+                workspace.context_sums(gradient, layout.record, 0..1, |shard| &shard.states[0]);
+            }
+            Part::Context { cols } if layout.few_features() => {
+                let cols = cols.start + 1..cols.end + 1;
+                workspace.context_sums(gradient, layout.record, cols, |shard| &shard.features);
             }
             Part::Context { cols } => {
                 let (m, record) = (layout.shape.given, layout.record);
