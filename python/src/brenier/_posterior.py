@@ -20,6 +20,7 @@ from ._errors import ColumnError, FileError, SettingError, ShapeError
 from ._picture import Picture
 from ._progress import ProgressOption
 from ._run import read_training, wait, warn
+from ._settings import to_json, whole
 from ._simulate import Simulations
 
 if TYPE_CHECKING:
@@ -126,9 +127,10 @@ class Posterior:
         NaN where there are several observations; ``strict=True`` makes them an error. Further keyword arguments are
         those of the method's solver: ``tolerance``, ``solver``, ``precision``, ``steps``, ``residuals``.
         """
+        n, seed = whole(n, "n", 1), whole(seed, "seed")
+        text = to_json({**settings, "skip_unsolved": not strict})
         given, single = self._given(y)
         self._warn_of_extremes(given)
-        text = json.dumps({**settings, "skip_unsolved": not strict})
         values, observation, residuals, iterations, unsolved = self._core.sample(given, len(given), n, seed, text)
         if unsolved:
             asked = n * len(given)
@@ -155,7 +157,7 @@ class Posterior:
 
     def sample_joint(self, n: int = 1000, *, seed: int = 0, **settings: Any) -> Table:
         """Draws of target and given columns together, of a joint model."""
-        target, given, unsolved = self._core.sample_joint(n, seed, json.dumps({**settings, "skip_unsolved": True}))
+        target, given, unsolved = self._core.sample_joint(whole(n, "n", 1), whole(seed, "seed"), to_json({**settings, "skip_unsolved": True}))
         if unsolved:
             warn(f"{len(unsolved)} of {n} draws could not be solved and are left out", 2)
         return Table(self.target_names + self.given_names, np.hstack([target, given]))
@@ -196,7 +198,7 @@ class Posterior:
         """The highest point of the density at y (MAP), found from several starts by the exact gradient."""
         given, single = self._given(y)
         self._warn_of_extremes(given)
-        points, rest = self._core.mode(given, len(given), seed, json.dumps(settings))
+        points, rest = self._core.mode(given, len(given), whole(seed, "seed"), to_json(settings))
         found = json.loads(rest)
         column = lambda name: found[0][name] if single else np.array([one[name] for one in found])  # noqa: E731
         return Mode(points[0] if single else points, self.target_names, column("log_prob"), column("agreeing"), column("starts"))
@@ -436,7 +438,7 @@ def load(path: str | os.PathLike[str]) -> Posterior:
 
 
 def fit_inputs(
-    data: Any, x: Any, target: Columns | None, given: Columns | None, support: Any, categorical: Columns | None, config: Any, drop_missing: bool, settings: dict[str, Any]
+    data: Any, x: Any, target: Columns | None, given: Columns | None, support: Any, categorical: Columns | None, config: Any, settings: dict[str, Any]
 ) -> tuple[Any, str, str | None]:
     """Source of rows, settings as JSON, and the text of a settings file: for fits and searches."""
     if x is not None:
@@ -450,13 +452,12 @@ def fit_inputs(
         if support is None:
             names = set(target.split(",")) if isinstance(target, str) else set(target)
             support = {name: text for name, text in data.prior.supports.items() if name in names and text != "real"}
-    document: dict[str, Any] = {name: _plain(value) for name, value in settings.items() if value is not None}
+    document: dict[str, Any] = dict(settings)
     for name, columns in (("target", target), ("given", given), ("categorical", categorical)):
         if columns is not None and len(columns):
             document[name] = selection(columns)
     if support:
         document["support"] = [f"{quoted(name)}={text}" for name, text in support.items()] if isinstance(support, Mapping) else [support] if isinstance(support, str) else list(support)
-    listed = categorical if categorical is not None and not isinstance(categorical, str) else str(categorical or "").split(",")
     text = None
     if config is not None:
         try:
@@ -464,20 +465,12 @@ def fit_inputs(
                 text = file.read()
         except OSError as error:
             raise FileError(f"{os.fspath(config)}: cannot read the settings: {error.strerror}") from error
-    return source(data, "x", listed, drop_missing), json.dumps(document), text
+    return source(data), to_json(document), text
 
 
-def _plain(value: Any) -> Any:
-    """A value as JSON has it."""
-    if isinstance(value, (np.integer, np.floating, np.bool_)):
-        return value.item()
-    if isinstance(value, (np.ndarray, tuple)):
-        return [_plain(one) for one in value]
-    return value
-
-
-def _two_sides(theta: Any, x: Any) -> tuple[Table, list[str], list[str]]:
-    sides: list[tuple[list[str], Floats]] = []
+def _two_sides(theta: Any, x: Any) -> tuple[dict[str, NDArray[Any]], list[str], list[str]]:
+    """One table of two, and the columns of either."""
+    sides: list[dict[str, NDArray[Any]]] = []
     for data, default in ((theta, "theta"), (x, "x")):
         named = columns_of(data)
         if named is None:
@@ -486,11 +479,15 @@ def _two_sides(theta: Any, x: Any) -> tuple[Table, list[str], list[str]]:
             if values.ndim != 2:
                 raise ShapeError(f"{default}: expected rows and columns, got an array of {values.ndim} axes")
             named = [(f"{default}_{j + 1}", values[:, j]) for j in range(values.shape[1])]
-        sides.append(([name for name, _ in named], np.column_stack([to_floats(values, name) for name, values in named])))
-    (target, left), (given, right) = sides
-    if len(left) != len(right):
-        raise ShapeError(f"theta and x: expected as many rows of each, got {len(left)} and {len(right)}")
-    return Table(target + given, np.hstack([left, right])), target, given
+        sides.append(dict(named))
+    left, right = sides
+    for name in left:
+        if name in right:
+            raise ColumnError(f'theta and x: both have a column "{name}": rename one')
+    rows = [len(next(iter(side.values()), ())) for side in sides]
+    if rows[0] != rows[1]:
+        raise ShapeError(f"theta and x: expected as many rows of each, got {rows[0]} and {rows[1]}")
+    return left | right, list(left), list(right)
 
 
 def fit(
@@ -541,7 +538,7 @@ def fit(
     Ctrl-C ends the training and returns the best model so far with a warning; a second one raises.
     """
     settings["method"] = dict(method) if isinstance(method, Mapping) else method
-    rows, document, text = fit_inputs(data, x, target, given, support, categorical, config, drop_missing, settings)
+    rows, document, text = fit_inputs(data, x, target, given, support, categorical, config, settings)
     state = None if checkpoint is None else os.fspath(checkpoint)
     job = _core.start_fit(rows, document, text, state, resume, drop_missing)
     (core, validated, _), stopped = wait(job, progress, read_training, "stopped by Ctrl-C: this is the best model so far")
