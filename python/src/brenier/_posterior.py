@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from . import _core
 from ._data import Columns, Floats, Table, columns_of, core_table, is_path, quoted, selection, source, to_array, to_floats
-from ._draws import Draws
+from ._draws import Draws, place_of
 from ._errors import ColumnError, FileError, SettingError, ShapeError
 from ._picture import Picture
 from ._progress import ProgressOption
@@ -47,7 +47,7 @@ class Mode:
         return np.array(self.point, dtype=dtype) if copy else np.asarray(self.point, dtype=dtype)
 
     def __getitem__(self, key: Any) -> Any:
-        return self.point[..., self.names.index(key)] if isinstance(key, str) else self.point[key]
+        return self.point[..., place_of(key, self.names)] if isinstance(key, str) else self.point[key]
 
     def to_dict(self) -> dict[str, Any]:
         """The point by names."""
@@ -465,6 +465,12 @@ def fit_inputs(
                 text = file.read()
         except OSError as error:
             raise FileError(f"{os.fspath(config)}: cannot read the settings: {error.strerror}") from error
+        import tomllib
+
+        try:
+            tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise SettingError(f"{os.fspath(config)}: {error}") from None
     return source(data), to_json(document), text
 
 

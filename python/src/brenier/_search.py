@@ -43,6 +43,10 @@ class Tuned:
         return self.best._repr_html_()
 
 
+#: The search spaces that have names.
+SPACES = ("default", "uci", "paper")
+
+
 def tune(
     data: Any,
     x: Any = None,
@@ -76,6 +80,8 @@ def tune(
     """
     settings["method"] = dict(method) if isinstance(method, Mapping) else method
     rows, document, text = fit_inputs(data, x, target, given, support, categorical, config, settings)
+    if "=" not in space and space not in SPACES:
+        raise SettingError(f'setting space: "{space}" is neither one of {", ".join(SPACES)} nor a search space as TOML')
     own = {"trials": trials, "pilot_epochs": pilot_epochs, "finalists": finalists, "repeats": repeats, "exact": exact}
     import shutil
     import tempfile

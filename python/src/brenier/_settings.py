@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from . import _core
 from ._errors import SettingError
 
 
@@ -48,3 +49,8 @@ def to_json(settings: Mapping[str, Any]) -> str:
         except (TypeError, ValueError):
             raise SettingError(f"setting {name}: expected a number, text or a list of them, got {type(value).__name__}") from None
     return json.dumps(found)
+
+
+def set_threads(n: int) -> None:
+    """Sets the number of threads of this process; 0 stands for as many as there are cores. It changes no bit of a result."""
+    _core.set_threads(whole(n, "threads"))

@@ -137,7 +137,7 @@ def simulate(
     if isinstance(simulator, str):
         if shard is not None:
             raise SettingError("setting shard: parts of a built-in model are made by the command: brenier simulate --shard")
-        return _built_in(simulator, whole(0 if n is None else n, "n", 1), seed, out, progress)
+        return _built_in(simulator, whole(n, "n", 1), seed, out, progress)
     check_arguments(simulator, prior, executor, timeout)
     if parameters is None and prior is None:
         raise SettingError("setting prior: say which prior to draw from, or give the parameters")
@@ -149,7 +149,7 @@ def simulate(
     else:
         assert prior is not None
         names = prior.names
-    n = whole(0 if n is None else n, "n", 1)
+    n = whole(n, "n", 1)
     spec = Spec(
         simulator=simulator,
         parameters=names,

@@ -78,14 +78,26 @@ def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def _number(name: Any, value: Any) -> float:
+    """An output of a dictionary: a number, or an array that holds one."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+    if getattr(value, "size", None) == 1 and hasattr(value, "item"):
+        value = value.item()
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f'output "{name}" is of the type {type(value).__name__}: return a dictionary of numbers, or one array of all') from None
+
+
 def _answer(answer: Any, names: list[str] | None) -> tuple[list[float], list[str] | None]:
     """The outputs of one row in order, and their names where the answer has them."""
     if type(answer) is dict or isinstance(answer, Mapping):
         if names is None:
             names = [str(name) for name in answer]
-        if len(answer) != len(names):
+        if len(answer) != len(names) or any(name not in answer for name in names):
             raise ValueError(f"the simulator returned {list(answer)}, not {names}")
-        return [float(answer[name]) for name in names], names
+        return [value if type(value) is float else _number(name, value) for name, value in ((name, answer[name]) for name in names)], names
     if isinstance(answer, (float, int)):
         return [float(answer)], names
     if hasattr(answer, "detach"):
