@@ -372,7 +372,8 @@ class _Run:
         row = 0
         while row < self.n:
             if self.done[row]:
-                row += 1
+                ahead = self.done[row:]
+                row += len(ahead) if ahead.all() else int(np.argmin(ahead))
                 continue
             if self.spec.vectorized:
                 most = BLOCK_ROWS - (self.begin + row) % BLOCK_ROWS
@@ -381,9 +382,8 @@ class _Run:
             else:
                 share = -(-(self.n - self.finished) // (2 * workers)) if workers > 1 else self.n
                 most = max(1, min(int(seconds * self.rate), share, 1 << 20))
-            end = row
-            while end < self.n and end - row < most and not self.done[end]:
-                end += 1
+            ahead = self.done[row : row + most]
+            end = row + (int(np.argmax(ahead)) if ahead.any() else len(ahead))
             yield self.begin + row, end - row
             row = end
 

@@ -95,9 +95,14 @@ def _answer(answer: Any, names: list[str] | None) -> tuple[list[float], list[str
     if type(answer) is dict or isinstance(answer, Mapping):
         if names is None:
             names = [str(name) for name in answer]
-        if len(answer) != len(names) or any(name not in answer for name in names):
+        if len(answer) != len(names):
             raise ValueError(f"the simulator returned {list(answer)}, not {names}")
-        return [value if type(value) is float else _number(name, value) for name, value in ((name, answer[name]) for name in names)], names
+        try:
+            return [float(answer[name]) for name in names], names
+        except KeyError:
+            raise ValueError(f"the simulator returned {list(answer)}, not {names}") from None
+        except (TypeError, ValueError):
+            return [_number(name, answer[name]) for name in names], names
     if isinstance(answer, (float, int)):
         return [float(answer)], names
     if hasattr(answer, "detach"):
@@ -205,16 +210,18 @@ def _collected(
     failures: list[Failure],
     abandoned: int,
 ) -> Rows:
-    width = max((len(outputs) for outputs in found if outputs is not None), default=len(names or []))
+    good = [place for place, outputs in enumerate(found) if outputs is not None]
+    width = max((len(found[place] or ()) for place in good), default=len(names or []))
+    short = [place for place in good if len(found[place] or ()) != width]
+    for place in short:
+        reason = f"{len(found[place] or ())} outputs, where another row has {width}"
+        failures.append(Failure(first + place, thetas[place].tolist(), reason))
+    if short:
+        good = [place for place in good if place not in set(short)]
     values = np.full((len(found), width), np.nan)
-    for place, outputs in enumerate(found):
-        if outputs is None:
-            continue
-        if len(outputs) != width:
-            reason = f"{len(outputs)} outputs, where another row has {width}"
-            failures.append(Failure(first + place, thetas[place].tolist(), reason))
-            continue
-        values[place] = outputs
+    if good:
+        # All at once: row by row, NumPy would take longer than a quick simulator.
+        values[good] = np.array([found[place] for place in good]).reshape(len(good), width)
     failures.sort(key=lambda failure: failure.row)
     return Rows(first, thetas, values, names, failures, abandoned)
 
