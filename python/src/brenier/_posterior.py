@@ -51,7 +51,7 @@ class Mode:
 
     def to_dict(self) -> dict[str, Any]:
         """The point by names."""
-        return {name: self.point[..., j] for j, name in enumerate(self.names)}
+        return {name: float(self.point[j]) if self.point.ndim == 1 else self.point[..., j] for j, name in enumerate(self.names)}
 
 
 class Posterior:

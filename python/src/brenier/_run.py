@@ -51,8 +51,9 @@ def wait(job: _core.Job, progress: ProgressOption, read: Reader, news: str, mean
                     raise
                 stopped = True
                 job.stop()
-        if shown.callback is not None:
-            shown.show(dict(snapshot, line=_line(snapshot)), force=True)
+        if not stopped:
+            snapshot.update(part=1.0, **({"line": f"{snapshot['stage']}: all of {snapshot['of']}"} if "stage" in snapshot else {}))
+        shown.show_last(dict(snapshot, line=_line(snapshot)))
     finally:
         shown.close()
     result = job.result()

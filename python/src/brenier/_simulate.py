@@ -361,10 +361,11 @@ class _Run:
         made = self.finished - self.resumed
         speed = made / max(self.progress.seconds, 1e-9)
         left = (self.n - self.finished) / max(speed, 1e-9)
-        self.progress.show({
+        show = self.progress.show_last if self.finished == self.n else self.progress.show
+        show({
             "rows": self.finished, "of": self.n, "failed": self.failed, "abandoned": self.abandoned, "rate": speed,
             "part": self.finished / self.n,
-            "line": f"{self.finished} of {self.n} rows  {speed:.0f}/s  {duration(left)} left" + (f"  {self.failed} failed" if self.failed else ""),
+            "line": f"{self.finished} of {self.n} rows  {speed:.0f}/s  " + (f"{duration(left)} left" if left else duration(self.progress.seconds)) + (f"  {self.failed} failed" if self.failed else ""),
         })
 
     def _chunks(self, workers: int, seconds: float) -> Iterator[tuple[int, int]]:
