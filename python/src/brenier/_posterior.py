@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 EXTREME = 0.999
 
 
+#: Why a training ended, in words.
+_ENDED = {"minutes": "its time was used up", "epochs": "its epochs were used up", "steps": "its steps were used up"}
+
+
 @dataclass
 class Mode:
     """The highest point of a posterior that was found."""
@@ -311,7 +315,7 @@ class Posterior:
             "method": f"{html.escape(self._core.title)}: {html.escape(self._core.description)}, {self._core.parameters} parameters",
             "rows": f"{training['train_rows']} trained on, {training['valid_rows']} held out for validation",
             "validation NLL": f"{training['best_valid_nll']:.4f} (standardised units)",
-            "ended": f"{html.escape(str(training['stop']))} after {training['steps']} steps, best at {training['best_step']}",
+            "ended": f"{html.escape(_ENDED.get(training['stop'], str(training['stop'])))} after {training['steps']} steps, best at {training['best_step']}",
         }
         if self.header.get("members"):
             rows["members"] = str(len(self.header["members"]))
@@ -547,7 +551,7 @@ def fit(
     rows, document, text = fit_inputs(data, x, target, given, support, categorical, config, settings)
     state = None if checkpoint is None else os.fspath(checkpoint)
     job = _core.start_fit(rows, document, text, state, resume, drop_missing)
-    (core, validated, _), stopped = wait(job, progress, read_training, "stopped by Ctrl-C: this is the best model so far")
+    (core, validated, _), stopped = wait(job, progress, read_training, "stopped by Ctrl-C: this is the best model so far", minutes=settings.get("minutes"))
     if stopped and not validated:
         warn("it was stopped before its first validation: the model is hardly better than its initial weights", 2)
     return Posterior(core)
