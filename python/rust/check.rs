@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 
 use brenier::check::{Against, Check, CheckSettings, Predictive, check, quantity_name};
-use brenier::data::Table;
+use brenier::data::{Missing, Table};
 use brenier::diagnose::{
     CalibrationSettings, CompareSettings, PairDraws, Pairs, Sample, calibrate as calibrate_pairs,
     compare as compare_samples,
@@ -150,7 +150,7 @@ pub(crate) fn start_check(
     let raised = simulator.as_ref().map_or_else(Raised::default, |(_, raised)| raised.clone());
     let work = move |run: Run<'_>| {
         let names = [model.target_names(), model.given_names()].concat();
-        let table = source.for_model(drop_missing, &model, &names)?;
+        let table = source.for_model(Missing::dropped_if(drop_missing), &model, &names)?;
         let against = Against { simulator: simulator.as_ref().map(|(own, _)| &**own), others: &others };
         let found = check(&model, &table, &settings, against, run)?;
         Ok(PyCheck { model, table, simulator, found })
@@ -236,8 +236,8 @@ pub(crate) fn start_tune(
         false => space,
     };
     let space = SearchSpace::from_toml(&text).or_raise()?;
-    let work = move |run: Run<'_>| {
-        let (table, encoding) = source.for_fit(drop_missing, &mut settings)?;
+    let work = move |mut run: Run<'_>| {
+        let (table, encoding) = source.for_fit(drop_missing, &mut settings, &mut run)?;
         let split = validation_split(table.rows(), &settings)?;
         let found = search(&table, &split, &settings, &space, &tune, &folder, run)?;
         let best = found.best.clone().map(|model| model.with_encoding(encoding)).transpose()?;

@@ -40,7 +40,9 @@ pub(crate) fn raised(error: Error) -> PyErr {
 
 /// The exception for settings that are no JSON of the kind wanted: `message` names the key.
 pub(crate) fn settings_error(error: serde_json::Error) -> PyErr {
-    exception("SettingError", error.to_string())
+    let text = error.to_string();
+    // The place in our own JSON says nothing to the user.
+    exception("SettingError", text.split(" at line ").next().unwrap_or(&text).to_owned())
 }
 
 /// Turns results of the library into results of Python.

@@ -32,9 +32,9 @@ mod _core {
     #[pymodule_export]
     use crate::settings::{default_settings, methods, select};
     #[pymodule_export]
-    use crate::simulator::{PyPrior, PySimulator, row_seeds, start_abc, start_simulate};
+    use crate::simulator::{PyPrior, PySimulator, row_seeds, shard_rows, start_abc, start_simulate};
     #[pymodule_export]
-    use crate::table::{PyTable, split_rows, write_bytes};
+    use crate::table::{PyTable, check_format, split_rows, write_bytes};
     use pyo3::prelude::*;
 
     #[pymodule_init]

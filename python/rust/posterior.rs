@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brenier::data::Encoding;
+use brenier::data::{Encoding, Missing};
 use brenier::map::SampleSettings;
 use brenier::{Error, Journal, ModeSettings, Posterior, Prepared};
 use numpy::{PyArray1, PyArray2, PyReadonlyArray2};
@@ -126,28 +126,9 @@ impl PyPosterior {
     }
 
     /// The given columns of a table or file, encoded.
-    #[pyo3(signature = (source, drop_missing=false))]
-    fn given_rows<'py>(
-        &self,
-        py: Python<'py>,
-        source: Source,
-        drop_missing: bool,
-    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    fn given_rows<'py>(&self, py: Python<'py>, source: Source) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let names = self.0.given_names();
-        let table = py.detach(|| source.for_model(drop_missing, &self.0, names)).or_raise()?;
-        matrix(py, table.into_values(), names.len())
-    }
-
-    /// Target and given columns of a table or file, encoded.
-    #[pyo3(signature = (source, drop_missing=false))]
-    fn all_rows<'py>(
-        &self,
-        py: Python<'py>,
-        source: Source,
-        drop_missing: bool,
-    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        let names = [self.0.target_names(), self.0.given_names()].concat();
-        let table = py.detach(|| source.for_model(drop_missing, &self.0, &names)).or_raise()?;
+        let table = py.detach(|| source.for_model(Missing::Fail, &self.0, names)).or_raise()?;
         matrix(py, table.into_values(), names.len())
     }
 
@@ -303,8 +284,8 @@ pub(crate) fn start_fit(
     settings.validate().or_raise()?;
     let journal =
         checkpoint.map(|path| Journal { path, every: Duration::from_secs(30), resume, keep: false });
-    let work = move |run: brenier::Run<'_>| -> Result<_, Error> {
-        let (table, encoding): (_, Encoding) = source.for_fit(drop_missing, &mut settings)?;
+    let work = move |mut run: brenier::Run<'_>| -> Result<_, Error> {
+        let (table, encoding): (_, Encoding) = source.for_fit(drop_missing, &mut settings, &mut run)?;
         let prepared = Prepared::new(&table, &settings)?;
         drop((table, source));
         let fitted = prepared.fit(&settings, run.journal(journal))?;

@@ -26,8 +26,8 @@ fn object(value: impl Serialize) -> Map<String, Value> {
 /// Fit settings from a flat object over those of a settings file: keys of the tables `train`, `train.adam` and `method` may
 /// stand at the top.
 pub(crate) fn fit_settings(text: &str, file: Option<&str>) -> PyResult<FitSettings> {
-    let mut given: Map<String, Value> = parse(text)?;
-    let mut document = match file {
+    let given: Map<String, Value> = parse(text)?;
+    let document = match file {
         None => Map::new(),
         Some(text) => {
             let base: FitSettings = toml::from_str(text)
@@ -35,6 +35,29 @@ pub(crate) fn fit_settings(text: &str, file: Option<&str>) -> PyResult<FitSettin
             object(base)
         }
     };
+    assembled(given.clone(), document).map_err(|error| {
+        let text = error.to_string();
+        if text.starts_with("setting ") {
+            return exception("SettingError", text);
+        }
+        // A value of the wrong type: the setting that cannot be read by itself either is the one.
+        let alone = |(name, value): &(&String, &Value)| {
+            let mut own = Map::from_iter([((*name).clone(), (*value).clone())]);
+            own.extend(given.get("method").map(|method| ("method".to_owned(), method.clone())));
+            assembled(own, Map::new()).is_err()
+        };
+        match given.iter().find(alone) {
+            Some((name, _)) => exception("SettingError", format!("setting {name}: {text}")),
+            None => exception("SettingError", text),
+        }
+    })
+}
+
+/// The settings of a flat object over the document of a settings file.
+fn assembled(
+    mut given: Map<String, Value>,
+    mut document: Map<String, Value>,
+) -> serde_json::Result<FitSettings> {
     let (top, train) = (object(FitSettings::default()), object(FitSettings::default().train));
     let adam = train.get("adam").and_then(Value::as_object).cloned().unwrap_or_default();
     let mut method = match (document.remove("method"), given.remove("method")) {
@@ -65,7 +88,7 @@ pub(crate) fn fit_settings(text: &str, file: Option<&str>) -> PyResult<FitSettin
         document.insert("method".to_owned(), Value::Object(method));
     }
     document.retain(|_, value| !value.is_null());
-    serde_json::from_value(Value::Object(document)).map_err(settings_error)
+    serde_json::from_value(Value::Object(document))
 }
 
 fn table<'a>(document: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<String, Value> {

@@ -249,6 +249,13 @@ impl PySimulator {
     }
 }
 
+/// The first row of a part of `n` rows, and that after its last; `shard` is `i/k`, or `slurm` for that of this task of an array.
+#[pyfunction]
+pub(crate) fn shard_rows(shard: &str, n: u64) -> PyResult<(u64, u64)> {
+    let part = brenier_cli::shard(shard).map_err(|text| exception("SettingError", text))?.range(n);
+    Ok((part.start, part.end))
+}
+
 /// Starts the simulation of a table with a built-in model; the result has names, values, failures as JSON and the number of
 /// abandoned draws.
 #[pyfunction]

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use brenier::data::{
-    self, Choice, Encoding, Levels, Missing, Output, Pick, Read, ReadOptions, Selection, Split, Table,
+    self, Choice, Content, Encoding, Missing, Output, Pick, Read, ReadOptions, Selection, Split, Table,
 };
-use brenier::{Error, FitSettings, Posterior, Result};
+use brenier::train::TrainEvent;
+use brenier::{Error, FitSettings, Posterior, Result, Run};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
@@ -34,39 +35,39 @@ pub(crate) fn rows_of(array: &PyReadonlyArray2<'_, f64>) -> Vec<f64> {
 }
 
 /// The arguments of [`PyTable::new`].
-type TableParts<'py> = (Vec<String>, Bound<'py, PyArray2<f64>>, Vec<(usize, Vec<String>)>);
+type TableParts<'py> =
+    (Vec<String>, Bound<'py, PyArray2<f64>>, Vec<(usize, Vec<String>)>, Vec<(usize, String)>);
 
-/// Named columns of numbers, or of categories.
+/// Named columns of numbers, of texts, or of something that cannot be used.
 #[pyclass(frozen, name = "Table", module = "brenier._core")]
 pub(crate) struct PyTable {
     pub(crate) table: Table,
-    levels: Vec<Option<Levels>>,
+    contents: Vec<Content>,
 }
 
 #[pymethods]
 impl PyTable {
-    /// A table of `values`; `levels` gives, by column, the categories whose positions the column holds.
+    /// A table of `values`; `texts` gives, by column, the texts whose positions the column holds, and `refused` what is wrong with a
+    /// column that holds neither numbers nor texts.
     #[new]
-    #[pyo3(signature = (names, values, levels=Vec::new()))]
+    #[pyo3(signature = (names, values, texts=Vec::new(), refused=Vec::new()))]
     fn new(
         names: Vec<String>,
         values: PyReadonlyArray2<'_, f64>,
-        levels: Vec<(usize, Vec<String>)>,
+        texts: Vec<(usize, Vec<String>)>,
+        refused: Vec<(usize, String)>,
     ) -> PyResult<Self> {
         let table = Table::new(names, rows_of(&values)).or_raise()?;
-        let mut all = vec![None; table.columns()];
-        for (column, names) in levels {
-            if column >= all.len()
-                || table.iter().any(|row| !(0.0..names.len() as f64).contains(&row[column]))
-            {
-                return Err(exception("ColumnError", "categories do not fit the table".to_owned()));
-            }
-            let mut found = Levels::default();
-            found.rows = (1..=names.len()).collect();
-            found.names = names;
-            all[column] = Some(found);
+        let mut contents = vec![Content::Numbers; table.columns()];
+        let texts = texts.into_iter().map(|(column, own)| (column, Content::Texts(own)));
+        let refused = refused.into_iter().map(|(column, why)| (column, Content::Other(why)));
+        for (column, content) in texts.chain(refused) {
+            let place = contents
+                .get_mut(column)
+                .ok_or_else(|| exception("ColumnError", format!("there is no column {}", column + 1)))?;
+            *place = content;
         }
-        Ok(Self { table, levels: all })
+        Ok(Self { table, contents })
     }
 
     /// Reads all columns of a file, which must be numbers.
@@ -76,7 +77,8 @@ impl PyTable {
         let options = options(drop_missing);
         let everything = |names: &[String]| Ok((0..names.len()).collect());
         let read = py.detach(|| data::read(&path, &options, everything)).or_raise()?;
-        Ok(Self { table: read.table, levels: read.levels })
+        let contents = vec![Content::Numbers; read.table.columns()];
+        Ok(Self { table: read.table, contents })
     }
 
     #[getter]
@@ -92,10 +94,15 @@ impl PyTable {
     /// What makes the same table again, for pickling.
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, TableParts<'py>)> {
         let own = slf.get();
-        let levels = own.levels.iter().enumerate();
-        let levels =
-            levels.filter_map(|(column, found)| Some((column, found.as_ref()?.names.clone()))).collect();
-        Ok((slf.get_type().into_any(), (own.names(), own.to_numpy(slf.py())?, levels)))
+        let (mut texts, mut refused) = (Vec::new(), Vec::new());
+        for (column, content) in own.contents.iter().enumerate() {
+            match content {
+                Content::Numbers => {}
+                Content::Texts(own) => texts.push((column, own.clone())),
+                Content::Other(why) => refused.push((column, why.clone())),
+            }
+        }
+        Ok((slf.get_type().into_any(), (own.names(), own.to_numpy(slf.py())?, texts, refused)))
     }
 
     /// SHA-256 of names, shape and values.
@@ -123,40 +130,25 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Reads the columns that `choose` picks.
+    /// Reads the columns that `choose` picks, and what messages call the table.
     fn read(
         &self,
-        drop_missing: bool,
+        missing: Missing,
         choose: impl FnOnce(&[String]) -> Result<Choice>,
     ) -> Result<(PathBuf, Read)> {
+        let options = ReadOptions { missing, ..ReadOptions::default() };
         match self {
             Self::File(path) => {
-                let read =
-                    data::read_categories(path, &options(drop_missing), choose).map_err(
-                        |error| match error {
-                            Error::Columns(problem) => Error::table(path, problem),
-                            other => other,
-                        },
-                    )?;
+                let read = data::read_categories(path, &options, choose).map_err(|error| match error {
+                    Error::Columns(problem) => Error::table(path, problem),
+                    other => other,
+                })?;
                 Ok((path.clone(), read))
             }
             Self::Table(own) => {
-                let own = own.get();
-                let choice = choose(own.table.names())?;
-                let table = own.table.select_columns(&choice.columns);
-                let levels: Vec<Option<Levels>> =
-                    choice.columns.iter().map(|&column| own.levels[column].clone()).collect();
-                let text = choice
-                    .columns
-                    .iter()
-                    .find(|&&column| own.levels[column].is_some() && !choice.categorical.contains(&column));
-                if let Some(&column) = text {
-                    return Err(Error::Columns(format!(
-                        "column \"{}\" holds text: name it in `categorical` if it holds categories, or leave it out",
-                        own.table.names()[column]
-                    )));
-                }
-                Ok((PathBuf::from(IN_MEMORY), Read { table, dropped_rows: 0, warnings: Vec::new(), levels }))
+                let (own, name) = (own.get(), PathBuf::from(IN_MEMORY));
+                let read = data::take_categories(&name, &own.table, &own.contents, &options, choose)?;
+                Ok((name, read))
             }
         }
     }
@@ -167,9 +159,10 @@ impl Source {
         &self,
         drop_missing: bool,
         settings: &mut FitSettings,
+        run: &mut Run<'_>,
     ) -> Result<(Table, Encoding)> {
         let mut selected = None;
-        let (path, read) = self.read(drop_missing, |names| {
+        let (path, read) = self.read(Missing::dropped_if(drop_missing), |names| {
             let (target, given) = settings.columns(names)?;
             let categorical = match &settings.categorical {
                 Some(columns) => columns.resolve(names)?,
@@ -186,6 +179,9 @@ impl Source {
             selected = Some((settings.named(names)?, target.len(), name(&categorical)));
             Ok(Choice { columns: [target, given].concat(), categorical })
         })?;
+        for text in read.notices(&path) {
+            run.tell(TrainEvent::Warning { text })?;
+        }
         let encoding = Encoding::learn(&read)?;
         let table = encoding.encode(&path, read)?;
         let (named, target, categorical) = selected.unwrap_or_default();
@@ -198,10 +194,10 @@ impl Source {
     }
 
     /// The columns `names` of a model, in this order and encoded as the model was.
-    pub(crate) fn for_model(&self, drop_missing: bool, model: &Posterior, names: &[String]) -> Result<Table> {
+    pub(crate) fn for_model(&self, missing: Missing, model: &Posterior, names: &[String]) -> Result<Table> {
         let encoding = model.encoding();
         let raw = encoding.raw_names(names);
-        let (path, read) = self.read(drop_missing, |have| {
+        let (path, read) = self.read(missing, |have| {
             let place = |name: &str| have.iter().position(|own| own == name);
             let mut choice = Choice::default();
             for name in &raw {
@@ -240,6 +236,12 @@ pub(crate) fn split_rows(rows: usize, fraction: f64, seed: u64) -> PyResult<(Vec
     }
     let split = Split::random(rows, 0.0, 1.0 - fraction, seed).or_raise()?;
     Ok((split.train, split.test))
+}
+
+/// Refuses a name whose ending stands for no format of tables.
+#[pyfunction]
+pub(crate) fn check_format(path: PathBuf) -> PyResult<()> {
+    data::Format::of(&path).map(drop).or_raise()
 }
 
 /// Writes a text or picture file, whole or not at all.

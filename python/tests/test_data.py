@@ -112,3 +112,60 @@ def test_every_listed_method_fits(arrays):
         model = br.fit(theta, x, method=method["name"], epochs=1, progress=False)
         assert model.method == method["name"]
         assert np.isfinite(model.sample(x[0], 10).values).all()
+
+
+def test_objects_missing_values_and_other_types(arrays):
+    theta, x = arrays
+    columns = {"t": theta[:, 0], "u": x[:, 0], "v": x[:, 1]}
+    model = fitted(columns, target="t", given=["u", "v"])
+    objects = {name: values.astype(object) for name, values in columns.items()}
+    dates = np.arange(len(theta)).astype("datetime64[D]")
+    # Objects that are numbers are taken as such; a column that is not chosen may hold anything.
+    assert fitted({**objects, "when": dates}, target="t", given=["u", "v"]) == model
+    with pytest.raises(br.ColumnError, match="datetime64"):
+        fitted({**columns, "when": dates}, target="t", given=["u", "when"])
+    objects["u"][3] = "oops"
+    with pytest.raises(br.ColumnError, match="column \"u\" holds numbers and text, such as 'oops'"):
+        fitted(objects, target="t", given=["u", "v"])
+    objects["u"][3] = None
+    with pytest.raises(br.TableError, match='row 4, column "u" is missing .*`drop_missing`'):
+        fitted(objects, target="t", given=["u", "v"])
+    assert fitted(objects, target="t", given=["v"]) == fitted(columns, target="t", given=["v"])
+    masked = np.ma.masked_array(x[:, 0], mask=np.arange(len(x)) == 3)
+    kept = {name: np.delete(values, 3) for name, values in columns.items()}
+    expected = fitted(kept, target="t", given=["u", "v"])
+    for gap in (objects["u"], masked):
+        with pytest.warns(br.BrenierWarning, match="1 row with missing values left out"):
+            assert fitted({**columns, "u": gap}, target="t", given=["u", "v"], drop_missing=True) == expected
+    kind = np.array(["red", "blue"] * len(x))[: len(x)].astype(object)
+    kind[5] = None
+    with pytest.raises(br.TableError, match='row 6, column "kind" is missing'):
+        fitted({**columns, "kind": kind}, target="t", given=["u", "kind"], categorical="kind")
+    with pytest.raises(br.ColumnError, match='both have a column "u"'):
+        fitted({"u": x[:, 0]}, {"u": x[:, 1]})
+
+
+def test_mistakes_in_calls_are_one_sentence(posterior, tmp_path):
+    run = lambda *arguments, **options: br.simulate(*arguments, **{"progress": False, **options})  # noqa: E731
+    prior = br.Prior(p=br.uniform(0, 1))
+    one = lambda theta: 1.0  # noqa: E731
+    cases = [
+        ("whole number", lambda: posterior.sample([0.3, 1.0], 0)),
+        ("whole number", lambda: posterior.sample([0.3, 1.0], (100,))),
+        ("setting x", lambda: posterior.sample([0.3, 1.0], 10, x=object())),
+        ("whole number", lambda: run(one, prior)),
+        ("whole number", lambda: run(one, prior, 10.5)),
+        ("setting simulator", lambda: run(3, prior, 5)),
+        ("setting prior", lambda: run(one, {"p": 1}, 5)),
+        ("setting executor", lambda: run(one, prior, 5, executor="dask")),
+        ("setting executor", lambda: run(one, prior, 5, executor=0)),
+        ("setting executor", lambda: run(one, prior, 5, executor=object())),
+        ("setting timeout", lambda: run(one, prior, 5, timeout=-1)),
+        ("x.nonsense", lambda: run(one, prior, 5, out=tmp_path / "x.nonsense")),
+        ("does not exist", lambda: run(one, prior, 5, out=tmp_path / "nowhere" / "x.csv")),
+    ]
+    for text, call in cases:
+        with pytest.raises(br.BrenierError, match=text) as found:
+            call()
+        assert "\n" not in str(found.value)
+    assert len(run(one, prior, 1e1)) == 10

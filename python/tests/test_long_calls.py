@@ -102,10 +102,11 @@ def test_the_number_of_threads_changes_no_bit(pairs):
 
 
 def test_import_is_quick_and_needs_numpy_alone():
+    # Processor time: that of the clock says more about what else the machine does.
     code = (
-        "import time, sys, numpy; t = time.perf_counter(); import brenier; seconds = time.perf_counter() - t;"
-        "print(seconds, [m for m in ('torch', 'pandas', 'arviz', 'sbi', 'IPython', 'jax') if m in sys.modules])"
+        "import time, sys, numpy; t = time.process_time(); import brenier; seconds = time.process_time() - t;"
+        "print(seconds, [m for m in ('torch', 'pandas', 'arviz', 'sbi', 'IPython', 'jax', 'multiprocessing.connection') if m in sys.modules])"
     )
-    seconds, modules = min(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split(" ", 1) for _ in range(3))
-    assert modules.strip() == "[]"
-    assert float(seconds) < 0.5  # 0.1 s on an idle machine; see the README
+    found = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split(" ", 1) for _ in range(5)]
+    assert {modules.strip() for _, modules in found} == {"[]"}
+    assert min(float(seconds) for seconds, _ in found) < 0.1

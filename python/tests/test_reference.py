@@ -31,6 +31,10 @@ CASES = {
     "pcp-map, pca and robust scaling": dict(method="pcp-map", pca=2, scaling="robust", **SMALL),
     "pcp-map, reduced": dict(method="pcp-map", reduce=2, **SMALL),
     "pcp-map, whitened": dict(method="pcp-map", whiten="target", **SMALL),
+    "pcp-map, affine front": dict(method="pcp-map", front="affine", **SMALL),
+    "pcp-map, noise and jitter": dict(method="pcp-map", noise="y1=0.1", jitter="y3=0.05", **SMALL),
+    "pcp-map, noise, reduced, whitened": dict(method="pcp-map", front="affine", noise="y1=0.1", reduce=2, whiten="target", **SMALL),
+    "npe, two exchangeable points": dict(method="npe", exchangeable=["y1,y3:2:2"], epochs=2, hidden_width=6, transforms=2),
     "cot-flow": dict(method="cot-flow", epochs=2, feature_width=8),
     "cot-flow, embedded": dict(method="cot-flow", depth=3, embedding=[5, 2], **SMALL),
     "gaussian": dict(method="gaussian"),
@@ -102,6 +106,21 @@ def test_one_target_column_and_joint_models(data, tmp_path):
         density, gradient = model.log_prob(x, y, grad=True)
         assert close(own.log_prob(x, y), density) and close(own.gradient(x, y), gradient)
         assert close(own.marginal.log_prob(y), model.marginal.log_prob(y))
+
+
+@pytest.mark.parametrize("method", ["npe", "gaussian", "pcp-map"])
+def test_points_in_no_particular_order(method, tmp_path):
+    points = RNG.normal(size=(N, 8))
+    data = {"x": points.mean(axis=1) + 0.3 * RNG.normal(size=N), "s": np.exp(points.std(axis=1))}
+    data |= {f"p{j + 1}": points[:, j] for j in range(8)}
+    own = {} if method == "gaussian" else dict(epochs=1)
+    model = br.fit(data, target="x,s", given="p1..p8", support={"s": "log"}, exchangeable=["p1..p8:4"], whiten="target", method=method, progress=False, **own)
+    model.save(tmp_path / "model.brenier")
+    plain = reference.read(tmp_path / "model.brenier")
+    x, y = rows(data, ["x", "s"]), points[:40]
+    density, gradient = model.log_prob(x, y, grad=True)
+    assert close(plain.log_prob(x, y), density) and close(plain.gradient(x, y), gradient)
+    assert np.array_equal(model.log_prob(x, y[:, [4, 5, 0, 1, 6, 7, 2, 3]]), density)
 
 
 @pytest.mark.parametrize("unconditional", ["full", "augmented", "partial"])

@@ -144,6 +144,26 @@ def test_an_interrupted_table_continues(tmp_path):
         br.simulate(counting, PRIOR, n=100, seed=2, out=out, progress=False)
 
 
+def test_the_tasks_of_an_array_make_the_same_table(tmp_path, monkeypatch):
+    whole = tmp_path / "whole.csv"
+    br.simulate(simulator, PRIOR, n=101, seed=3, out=whole, progress=False)
+    parts = []
+    for task in range(3):
+        for name, value in (("ID", task), ("COUNT", 3), ("MIN", 0), ("MAX", 2), ("STEP", 1)):
+            monkeypatch.setenv(f"SLURM_ARRAY_TASK_{name}", str(value))
+        parts.append(str(tmp_path / f"{task}.csv"))
+        br.simulate(simulator, PRIOR, n=101, seed=3, out=parts[-1], shard="slurm", progress=False)
+    merged = tmp_path / "merged.csv"
+    subprocess.run([sys.executable, "-m", "brenier", "simulate", "--merge", *parts, "--out", str(merged)], check=True)
+    assert merged.read_bytes() == whole.read_bytes()
+    sums = lambda theta, seeds: {"s": theta["shift"] + theta["shift"].sum()}  # noqa: E731
+    blocks = [br.simulate(sums, PRIOR, n=2500, vectorized=True, shard=f"{part}/2", progress=False).values for part in (1, 2)]
+    assert np.array_equal(np.vstack(blocks), br.simulate(sums, PRIOR, n=2500, vectorized=True, progress=False).values)
+    for wrong in ("3/2", "half", "3/4000"):
+        with pytest.raises(br.SettingError):
+            br.simulate(simulator, PRIOR, n=100, shard=wrong, progress=False)
+
+
 def test_a_killed_worker_loses_no_row(tmp_path):
     marker = tmp_path / "killed"
 

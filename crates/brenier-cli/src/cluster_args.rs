@@ -68,7 +68,7 @@ pub(crate) struct ScriptArguments {
 }
 
 /// A part of a table: `I/K`, or `slurm` for that of the task of a SLURM array that this process is.
-pub(crate) fn shard(text: &str) -> Result<Shard, String> {
+pub fn shard(text: &str) -> Result<Shard, String> {
     match text {
         "slurm" => slurm_shard(|name| std::env::var(name).ok()),
         text => text.parse().map_err(|error: brenier::Error| error.to_string()),

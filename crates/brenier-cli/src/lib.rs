@@ -29,6 +29,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use clap::{CommandFactory, FromArgMatches};
 
+pub use cluster_args::shard;
+
 use args::{Arguments, Command, with_json_files};
 use failure::{Failure, UNEXPECTED};
 use plot_args::PlotCommand;

@@ -170,12 +170,8 @@ pub(crate) fn check_destination(target: &Output) -> Result<(), Error> {
 
 /// Warns of what the reader of a table noticed.
 pub(crate) fn noticed(path: &std::path::Path, read: &brenier::data::Read) {
-    for text in &read.warnings {
-        warning(text);
-    }
-    match read.dropped_rows {
-        0 => {}
-        rows => warning(&format!("{}: {} with missing values left out", path.display(), count(rows, "row"))),
+    for text in read.notices(path) {
+        warning(&text);
     }
 }
 

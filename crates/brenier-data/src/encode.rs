@@ -29,6 +29,18 @@ pub struct Read {
     pub levels: Vec<Option<Levels>>,
 }
 
+impl Read {
+    /// What the reader of the table called `name` noticed, with the rows that it left out: one sentence each.
+    pub fn notices(&self, name: &Path) -> Vec<String> {
+        let dropped = match self.dropped_rows {
+            0 => None,
+            1 => Some(format!("{}: 1 row with missing values left out", name.display())),
+            rows => Some(format!("{}: {rows} rows with missing values left out", name.display())),
+        };
+        self.warnings.iter().cloned().chain(dropped).collect()
+    }
+}
+
 /// The different texts of a column that was read as categories; the table holds their positions in `names`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Levels {

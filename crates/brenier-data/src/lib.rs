@@ -42,6 +42,8 @@ mod flat;
 mod format;
 #[cfg(feature = "files")]
 mod lines;
+#[cfg(feature = "files")]
+mod memory;
 mod mt19937;
 #[cfg(feature = "files")]
 mod npy;
@@ -70,6 +72,8 @@ pub use error::{Error, Result};
 pub use fetch::{FetchEvent, FetchSettings, Fetched, fetch_uci};
 #[cfg(feature = "files")]
 pub use format::{Choice, Decimal, Format, Missing, Output, ReadOptions, read, read_categories, write};
+#[cfg(feature = "files")]
+pub use memory::{Content, take_categories};
 pub use run::{Event, EventKind, Journal, Observer, Run, Silent, StopToken};
 pub use select::{Pick, Selection, resolve_pair};
 pub use split::{Split, SplitProtocol};

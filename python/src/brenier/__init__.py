@@ -12,7 +12,7 @@
 """
 
 from ._check import Calibration, Comparison, Verdict, calibrate, compare
-from ._core import __version__, set_threads, threads
+from ._core import __version__, threads
 from ._data import Table
 from ._draws import Draws
 from ._errors import (
@@ -48,6 +48,7 @@ from ._prior import (
     uniform,
 )
 from ._search import Tuned, abc, tune
+from ._settings import set_threads
 from ._simulate import Simulations, simulate
 
 __all__ = [

@@ -16,6 +16,7 @@ from ._errors import ShapeError
 from ._picture import Picture
 from ._progress import ProgressOption
 from ._run import read_check, wait
+from ._settings import to_json
 
 if TYPE_CHECKING:
     from ._posterior import Posterior
@@ -116,8 +117,8 @@ def check(
         if named is None and not isinstance(held_out, (str, os.PathLike)):
             raise ShapeError("held_out: expected a table with the model's columns, or two arrays: check(theta, x)")
         models = [(name, other._core) for name, other in others.items()]
-        rows = source(held_out, "x", (), drop_missing)
-        job = _core.start_check(posterior._core, rows, json.dumps(settings), core, models, drop_missing)
+        rows = source(held_out)
+        job = _core.start_check(posterior._core, rows, to_json(settings), core, models, drop_missing)
         found, _ = wait(job, progress, read_check, "the check was complete before it could be stopped")
     finally:
         if evaluator is not None:
@@ -152,7 +153,7 @@ def compare(p: Any, q: Any, **settings: Any) -> Comparison:
         return (values[:, None] if values.ndim == 1 else values), None
 
     (left, p_weights), (right, q_weights) = rows(p), rows(q)
-    return Comparison(json.loads(_core.compare(left, right, json.dumps(settings), p_weights, q_weights)))
+    return Comparison(json.loads(_core.compare(left, right, to_json(settings), p_weights, q_weights)))
 
 
 class Calibration:
@@ -185,4 +186,4 @@ def calibrate(truth: Any, draws: Any, given: Any = None, *, level: float = 0.05,
     conditions = conditions[:, None] if conditions.ndim == 1 else conditions
     settings = {"draws": drawn.shape[1], "level": level, "seed": seed}
     flat = np.ascontiguousarray(drawn.reshape(-1, drawn.shape[2]))
-    return Calibration(json.loads(_core.calibrate(values, flat, conditions, json.dumps(settings))))
+    return Calibration(json.loads(_core.calibrate(values, flat, conditions, to_json(settings))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Iterable, Sequence, Union
+from typing import Any, Sequence, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,18 +22,43 @@ def is_path(data: Any) -> bool:
     return isinstance(data, (str, os.PathLike))
 
 
+def is_missing(value: Any) -> bool:
+    """Whether an object of a column stands for a missing value: None, NaN, pandas' NA and NaT."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
+
+
+def _numbers(array: NDArray[Any]) -> Floats | None:
+    """Objects as numbers, NaN for those that are missing; None where one is neither."""
+    found = np.empty(array.shape)
+    for place, value in enumerate(array.flat):
+        if isinstance(value, (str, bytes)):
+            return None
+        try:
+            found.flat[place] = np.nan if is_missing(value) else float(value)
+        except (TypeError, ValueError):
+            return None
+    return found
+
+
 def to_array(values: Any, what: str = "values") -> NDArray[Any]:
-    """An array of anything that NumPy, ``__array__`` or ``__dlpack__`` can give one of."""
+    """An array of anything that NumPy, ``__array__`` or ``__dlpack__`` can give one of; objects that are numbers become such."""
     if hasattr(values, "detach") and hasattr(values, "cpu"):  # torch, with or without gradient and device
         values = values.detach().cpu()
+        if hasattr(values, "to_dense"):
+            values = values.to_dense()
+        if str(getattr(values, "dtype", "")) == "torch.bfloat16":  # NumPy has none
+            values = values.float()
+    if isinstance(values, np.ma.MaskedArray) and values.dtype.kind in "biuf":
+        values = np.where(np.ma.getmaskarray(values), np.nan, values.data)
     if not hasattr(values, "__array__") and hasattr(values, "__dlpack__"):
         return np.from_dlpack(values)
-    array = np.asarray(values)
-    if array.dtype == object and array.size and not isinstance(array.flat[0], (str, type(None))):
-        try:
-            array = array.astype(float)
-        except (TypeError, ValueError):
-            raise ShapeError(f"{what}: expected numbers in rows of equal length") from None
+    try:
+        array = np.asarray(values)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise ShapeError(f"{what}: expected numbers in rows of equal length ({str(error).splitlines()[0]})") from None
+    if array.dtype == object:
+        numbers = _numbers(array)
+        return array if numbers is None else numbers
     return array
 
 
@@ -41,8 +66,23 @@ def to_floats(values: Any, what: str = "values") -> Floats:
     """An array of double precision."""
     array = to_array(values, what)
     if array.dtype.kind not in "biuf":
-        raise ShapeError(f"{what}: expected numbers, got {array.dtype}")
+        raise ShapeError(f"{what}: expected numbers, got {_holds(array)}")
     return np.ascontiguousarray(array, dtype=np.float64)
+
+
+def _holds(array: NDArray[Any]) -> str:
+    """What an array holds that is no array of numbers, in words."""
+    if array.dtype.kind in "UST":
+        return "text"
+    if array.dtype.kind == "V" and array.dtype.names:
+        return "an array of records: pass a dictionary of its fields"
+    if array.dtype != object:
+        return str(array.dtype)
+    texts = next((value for value in array.flat if isinstance(value, (str, bytes))), None)
+    others = next((value for value in array.flat if not isinstance(value, (str, bytes)) and not is_missing(value)), None)
+    if texts is None:
+        return f"a value of the type {type(others).__name__}"
+    return "text" if others is None else f"numbers and text, such as {texts!r}"
 
 
 def quoted(name: str) -> str:
@@ -64,26 +104,29 @@ def columns_of(data: Any) -> list[tuple[str, NDArray[Any]]] | None:
     if isinstance(data, Mapping):
         return [(str(name), np.atleast_1d(to_array(values, str(name)))) for name, values in data.items()]
     if hasattr(data, "column_names") and hasattr(data, "column"):  # pyarrow
-        return [(str(name), np.asarray(data.column(j))) for j, name in enumerate(data.column_names)]
+        return [(str(name), to_array(data.column(j), str(name))) for j, name in enumerate(data.column_names)]
+    if hasattr(data, "collect_schema") and hasattr(data, "collect"):  # polars, lazy
+        data = data.collect()
     if hasattr(data, "columns") and hasattr(data, "to_numpy"):  # pandas, polars
-        return [(str(name), np.asarray(data[name].to_numpy())) for name in data.columns]
+        names = [str(name) for name in data.columns]
+        if twice := [name for place, name in enumerate(names) if name in names[:place]]:
+            raise ColumnError(f'two columns are called "{twice[0]}": rename one')
+        return [(name, to_array(data[own].to_numpy(), name)) for name, own in zip(names, data.columns)]
     if hasattr(data, "data_vars"):  # xarray
-        return [(str(name), np.asarray(values)) for name, values in data.data_vars.items()]
+        return [(str(name), to_array(values, str(name))) for name, values in data.data_vars.items()]
     return None
 
 
 def _codes(values: NDArray[Any]) -> tuple[Floats, list[str]]:
-    """Positions of categories, and the categories as text."""
-    if values.dtype.kind in "iuf" or values.dtype.kind == "b":
-        texts = [str(int(v)) if float(v).is_integer() else repr(float(v)) for v in values.tolist()]
-    else:
-        texts = [str(v) for v in values.tolist()]
-    levels, places = np.unique(np.asarray(texts, dtype=str), return_inverse=True)
-    return np.asarray(places, dtype=np.float64), [str(level) for level in levels]
+    """Positions of texts, NaN for those that are missing, and the texts."""
+    missing = np.array([is_missing(value) for value in values.tolist()], dtype=bool)
+    texts = np.array(["" if gone else value.decode() if isinstance(value, bytes) else str(value) for value, gone in zip(values.tolist(), missing)], dtype=str)
+    levels, places = np.unique(texts, return_inverse=True)
+    return np.where(missing, np.nan, places), [str(level) for level in levels]
 
 
-def core_table(data: Any, default: str = "x", categorical: Iterable[str] = (), drop_missing: bool = False) -> _core.Table:
-    """The table of the core for data in memory; columns of text become categories."""
+def core_table(data: Any, default: str = "x") -> _core.Table:
+    """The table of the core for data in memory. Columns that hold neither numbers nor text may be in it, but not chosen."""
     if isinstance(data, _core.Table):
         return data
     named = columns_of(data)
@@ -100,29 +143,25 @@ def core_table(data: Any, default: str = "x", categorical: Iterable[str] = (), d
     if len(lengths) != 1 or any(values.ndim != 1 for _, values in named):
         shapes = ", ".join(f"{name} {values.shape}" for name, values in named[:6])
         raise ShapeError(f"table: expected columns of equal length, got {shapes}")
-    wanted = set(categorical)
     columns: list[Floats] = []
-    levels: list[tuple[int, list[str]]] = []
-    for j, (name, values) in enumerate(named):
-        if values.dtype.kind in "biuf" and name not in wanted:
+    texts: list[tuple[int, list[str]]] = []
+    refused: list[tuple[int, str]] = []
+    for j, (_, values) in enumerate(named):
+        if values.dtype.kind in "biuf":
             columns.append(values.astype(np.float64))
-        elif values.dtype.kind in "OUSTbiuf":
-            codes, texts = _codes(values)
+        elif (holds := _holds(values)) == "text":
+            codes, levels = _codes(values)
             columns.append(codes)
-            levels.append((j, texts))
+            texts.append((j, levels))
         else:
-            raise ColumnError(f'column "{name}" holds {values.dtype}, which is neither a number nor text')
-    matrix = np.column_stack(columns)
-    if drop_missing:
-        matrix = matrix[~np.isnan(matrix).any(axis=1)]
-    return _core.Table([name for name, _ in named], np.ascontiguousarray(matrix), levels)
+            columns.append(np.zeros(len(values)))
+            refused.append((j, f"holds {holds}: expected numbers, or text that is named in `categorical`"))
+    return _core.Table([name for name, _ in named], np.ascontiguousarray(np.column_stack(columns)), texts, refused)
 
 
-def source(data: Any, default: str = "x", categorical: Iterable[str] = (), drop_missing: bool = False) -> Any:
+def source(data: Any, default: str = "x") -> Any:
     """What the core reads rows from: a path, or a table in memory."""
-    if is_path(data):
-        return os.fspath(data)
-    return core_table(data, default, categorical, drop_missing)
+    return os.fspath(data) if is_path(data) else core_table(data, default)
 
 
 class Table:

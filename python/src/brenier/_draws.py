@@ -74,9 +74,7 @@ class Draws:
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
-            if key not in self.names:
-                raise ColumnError(f'there is no parameter "{key}" among {", ".join(self.names)}')
-            return self.values[..., self.names.index(key)]
+            return self.values[..., place_of(key, self.names)]
         return self.values[key]
 
     def __eq__(self, other: object) -> bool:
@@ -88,6 +86,13 @@ class Draws:
         """The draws of each observation, without those that could not be computed."""
         groups = self.values[None] if self.values.ndim == 2 else self.values
         return [group[np.isfinite(group).all(axis=1)] for group in groups]
+
+    def _at(self, observation: int) -> Floats:
+        """The draws of one observation."""
+        each = self._each()
+        if not 0 <= observation < len(each):
+            raise ShapeError(f"observation: expected a number from 0 to {len(each) - 1}, got {observation}")
+        return each[observation]
 
     def _weighted(self) -> Floats | None:
         return self.weights if self.values.ndim == 2 else None
@@ -148,7 +153,7 @@ class Draws:
         size: tuple[int, int] | None = None,
     ) -> Picture:
         """Every pair of parameters, with other samples in further colours."""
-        own = self._each()[observation]
+        own = self._at(observation)
         shown = own[:: max(1, -(-len(own) // MOST_SHOWN))] if self.weights is None else own
         layers: list[tuple[str, Floats, Any]] = [(label, np.ascontiguousarray(shown), self._weighted())]
         for name, sample in (others or {}).items():
@@ -157,13 +162,13 @@ class Draws:
         side = 120 * len(self.names) + 100
         width, height = size or (min(side, 900), min(side, 900))
         point = lambda values: None if values is None else _in_order(values, self.names)  # noqa: E731
-        places = [self.names.index(name) for name in log]
-        ends = [(self.names.index(name), float(low), float(high)) for name, (low, high) in (limits or {}).items()]
+        places = [place_of(name, self.names) for name in log]
+        ends = [(place_of(name, self.names), float(low), float(high)) for name, (low, high) in (limits or {}).items()]
         return Picture(_core.pair_plot(self.names, layers, width, height, point(truth), point(mode), places, ends, []))
 
     def plot_marginals(self, *, truth: Any = None, observation: int = 0, size: tuple[int, int] | None = None) -> Picture:
         """A histogram of each parameter."""
-        own = self._each()[observation]
+        own = self._at(observation)
         marks: list[float | None] = [None] * len(self.names) if truth is None else list(_in_order(truth, self.names))
         columns = [(name, own[:, j].tolist(), marks[j]) for j, name in enumerate(self.names)]
         width, height = size or (min(240 * len(self.names), 960), 200 * (1 + (len(self.names) - 1) // 4))
@@ -179,7 +184,8 @@ class Draws:
 
     def __repr__(self) -> str:
         if self.values.ndim == 3:
-            return f"<brenier.Draws at {self.shape[0]} observations, {self.shape[1]} each, of {', '.join(self.names)}>"
+            several = "s" if self.shape[0] != 1 else ""
+            return f"<brenier.Draws at {self.shape[0]} observation{several}, {self.shape[1]} each, of {', '.join(self.names)}>"
         wide = max(9, *(len(name) for name in self.names))
         lines = [f"{'parameter':{wide}}  {'mean':>11}  {'sd':>11}  {'5 %':>11}  {'95 %':>11}"]
         for name, row in self.summary().items():
@@ -199,6 +205,13 @@ class Draws:
         return f"<div><p>{self.shape[0]} draws</p><table>{head}{rows}</table>{picture}</div>"
 
 
+def place_of(name: str, names: Sequence[str]) -> int:
+    """The position of a parameter."""
+    if name not in names:
+        raise ColumnError(f'there is no parameter "{name}" among {", ".join(names)}')
+    return list(names).index(name)
+
+
 def _quantile(group: Floats, probability: Any, weights: Floats | None) -> Floats:
     """Quantiles by linear interpolation; of weighted rows, of the cumulative weights at their middles."""
     if weights is None:
@@ -213,5 +226,7 @@ def _quantile(group: Floats, probability: Any, weights: Floats | None) -> Floats
 
 def _in_order(values: Any, names: Sequence[str]) -> list[float]:
     if isinstance(values, dict):
+        if missing := [name for name in names if name not in values]:
+            raise ColumnError(f'the point has no value for the parameter "{missing[0]}"')
         return [float(values[name]) for name in names]
     return [float(value) for value in np.ravel(to_floats(values, "point"))]

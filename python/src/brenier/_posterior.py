@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from . import _core
 from ._data import Columns, Floats, Table, columns_of, core_table, is_path, quoted, selection, source, to_array, to_floats
-from ._draws import Draws
+from ._draws import Draws, place_of
 from ._errors import ColumnError, FileError, SettingError, ShapeError
 from ._picture import Picture
 from ._progress import ProgressOption
 from ._run import read_training, wait, warn
+from ._settings import to_json, whole
 from ._simulate import Simulations
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 #: Percentile of the training distribution beyond which an observation is extrapolation.
 EXTREME = 0.999
+
+
+#: Why a training ended, in words.
+_ENDED = {"minutes": "its time was used up", "epochs": "its epochs were used up", "steps": "its steps were used up"}
 
 
 @dataclass
@@ -46,11 +51,11 @@ class Mode:
         return np.array(self.point, dtype=dtype) if copy else np.asarray(self.point, dtype=dtype)
 
     def __getitem__(self, key: Any) -> Any:
-        return self.point[..., self.names.index(key)] if isinstance(key, str) else self.point[key]
+        return self.point[..., place_of(key, self.names)] if isinstance(key, str) else self.point[key]
 
     def to_dict(self) -> dict[str, Any]:
         """The point by names."""
-        return {name: self.point[..., j] for j, name in enumerate(self.names)}
+        return {name: float(self.point[j]) if self.point.ndim == 1 else self.point[..., j] for j, name in enumerate(self.names)}
 
 
 class Posterior:
@@ -126,9 +131,10 @@ class Posterior:
         NaN where there are several observations; ``strict=True`` makes them an error. Further keyword arguments are
         those of the method's solver: ``tolerance``, ``solver``, ``precision``, ``steps``, ``residuals``.
         """
+        n, seed = whole(n, "n", 1), whole(seed, "seed")
+        text = to_json({**settings, "skip_unsolved": not strict})
         given, single = self._given(y)
         self._warn_of_extremes(given)
-        text = json.dumps({**settings, "skip_unsolved": not strict})
         values, observation, residuals, iterations, unsolved = self._core.sample(given, len(given), n, seed, text)
         if unsolved:
             asked = n * len(given)
@@ -155,7 +161,7 @@ class Posterior:
 
     def sample_joint(self, n: int = 1000, *, seed: int = 0, **settings: Any) -> Table:
         """Draws of target and given columns together, of a joint model."""
-        target, given, unsolved = self._core.sample_joint(n, seed, json.dumps({**settings, "skip_unsolved": True}))
+        target, given, unsolved = self._core.sample_joint(whole(n, "n", 1), whole(seed, "seed"), to_json({**settings, "skip_unsolved": True}))
         if unsolved:
             warn(f"{len(unsolved)} of {n} draws could not be solved and are left out", 2)
         return Table(self.target_names + self.given_names, np.hstack([target, given]))
@@ -196,7 +202,7 @@ class Posterior:
         """The highest point of the density at y (MAP), found from several starts by the exact gradient."""
         given, single = self._given(y)
         self._warn_of_extremes(given)
-        points, rest = self._core.mode(given, len(given), seed, json.dumps(settings))
+        points, rest = self._core.mode(given, len(given), whole(seed, "seed"), to_json(settings))
         found = json.loads(rest)
         column = lambda name: found[0][name] if single else np.array([one[name] for one in found])  # noqa: E731
         return Mode(points[0] if single else points, self.target_names, column("log_prob"), column("agreeing"), column("starts"))
@@ -309,7 +315,7 @@ class Posterior:
             "method": f"{html.escape(self._core.title)}: {html.escape(self._core.description)}, {self._core.parameters} parameters",
             "rows": f"{training['train_rows']} trained on, {training['valid_rows']} held out for validation",
             "validation NLL": f"{training['best_valid_nll']:.4f} (standardised units)",
-            "ended": f"{html.escape(str(training['stop']))} after {training['steps']} steps, best at {training['best_step']}",
+            "ended": f"{html.escape(_ENDED.get(training['stop'], str(training['stop'])))} after {training['steps']} steps, best at {training['best_step']}",
         }
         if self.header.get("members"):
             rows["members"] = str(len(self.header["members"]))
@@ -436,7 +442,7 @@ def load(path: str | os.PathLike[str]) -> Posterior:
 
 
 def fit_inputs(
-    data: Any, x: Any, target: Columns | None, given: Columns | None, support: Any, categorical: Columns | None, config: Any, drop_missing: bool, settings: dict[str, Any]
+    data: Any, x: Any, target: Columns | None, given: Columns | None, support: Any, categorical: Columns | None, config: Any, settings: dict[str, Any]
 ) -> tuple[Any, str, str | None]:
     """Source of rows, settings as JSON, and the text of a settings file: for fits and searches."""
     if x is not None:
@@ -450,13 +456,12 @@ def fit_inputs(
         if support is None:
             names = set(target.split(",")) if isinstance(target, str) else set(target)
             support = {name: text for name, text in data.prior.supports.items() if name in names and text != "real"}
-    document: dict[str, Any] = {name: _plain(value) for name, value in settings.items() if value is not None}
+    document: dict[str, Any] = dict(settings)
     for name, columns in (("target", target), ("given", given), ("categorical", categorical)):
         if columns is not None and len(columns):
             document[name] = selection(columns)
     if support:
         document["support"] = [f"{quoted(name)}={text}" for name, text in support.items()] if isinstance(support, Mapping) else [support] if isinstance(support, str) else list(support)
-    listed = categorical if categorical is not None and not isinstance(categorical, str) else str(categorical or "").split(",")
     text = None
     if config is not None:
         try:
@@ -464,20 +469,18 @@ def fit_inputs(
                 text = file.read()
         except OSError as error:
             raise FileError(f"{os.fspath(config)}: cannot read the settings: {error.strerror}") from error
-    return source(data, "x", listed, drop_missing), json.dumps(document), text
+        import tomllib
+
+        try:
+            tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise SettingError(f"{os.fspath(config)}: {error}") from None
+    return source(data), to_json(document), text
 
 
-def _plain(value: Any) -> Any:
-    """A value as JSON has it."""
-    if isinstance(value, (np.integer, np.floating, np.bool_)):
-        return value.item()
-    if isinstance(value, (np.ndarray, tuple)):
-        return [_plain(one) for one in value]
-    return value
-
-
-def _two_sides(theta: Any, x: Any) -> tuple[Table, list[str], list[str]]:
-    sides: list[tuple[list[str], Floats]] = []
+def _two_sides(theta: Any, x: Any) -> tuple[dict[str, NDArray[Any]], list[str], list[str]]:
+    """One table of two, and the columns of either."""
+    sides: list[dict[str, NDArray[Any]]] = []
     for data, default in ((theta, "theta"), (x, "x")):
         named = columns_of(data)
         if named is None:
@@ -486,11 +489,15 @@ def _two_sides(theta: Any, x: Any) -> tuple[Table, list[str], list[str]]:
             if values.ndim != 2:
                 raise ShapeError(f"{default}: expected rows and columns, got an array of {values.ndim} axes")
             named = [(f"{default}_{j + 1}", values[:, j]) for j in range(values.shape[1])]
-        sides.append(([name for name, _ in named], np.column_stack([to_floats(values, name) for name, values in named])))
-    (target, left), (given, right) = sides
-    if len(left) != len(right):
-        raise ShapeError(f"theta and x: expected as many rows of each, got {len(left)} and {len(right)}")
-    return Table(target + given, np.hstack([left, right])), target, given
+        sides.append(dict(named))
+    left, right = sides
+    for name in left:
+        if name in right:
+            raise ColumnError(f'theta and x: both have a column "{name}": rename one')
+    rows = [len(next(iter(side.values()), ())) for side in sides]
+    if rows[0] != rows[1]:
+        raise ShapeError(f"theta and x: expected as many rows of each, got {rows[0]} and {rows[1]}")
+    return left | right, list(left), list(right)
 
 
 def fit(
@@ -541,10 +548,10 @@ def fit(
     Ctrl-C ends the training and returns the best model so far with a warning; a second one raises.
     """
     settings["method"] = dict(method) if isinstance(method, Mapping) else method
-    rows, document, text = fit_inputs(data, x, target, given, support, categorical, config, drop_missing, settings)
+    rows, document, text = fit_inputs(data, x, target, given, support, categorical, config, settings)
     state = None if checkpoint is None else os.fspath(checkpoint)
     job = _core.start_fit(rows, document, text, state, resume, drop_missing)
-    (core, validated, _), stopped = wait(job, progress, read_training, "stopped by Ctrl-C: this is the best model so far")
+    (core, validated, _), stopped = wait(job, progress, read_training, "stopped by Ctrl-C: this is the best model so far", minutes=settings.get("minutes"))
     if stopped and not validated:
         warn("it was stopped before its first validation: the model is hardly better than its initial weights", 2)
     return Posterior(core)

@@ -11,6 +11,7 @@ import numpy as np
 from . import _core
 from ._data import Floats, to_floats
 from ._errors import SettingError
+from ._settings import plain, whole
 
 #: A distribution without its parameter's name.
 Block = dict[str, Any]
@@ -109,13 +110,13 @@ class Prior:
                 raise SettingError("setting prior: positional arguments are joint distributions, such as multivariate_normal(…)")
             if not {"name", "names", "file"} & set(block):
                 raise SettingError(f"setting prior: give the {block['kind']} distribution its parameter's name, as a keyword argument")
-            listed.append(dict(block))
+            listed.append(plain(block))
         for name, block in parameters.items():
             if not isinstance(block, Mapping) or "kind" not in block:
                 raise SettingError(f"setting prior: {name} must be a distribution, such as uniform(0, 1), not {block!r}")
             if "names" in block or "file" in block:
                 raise SettingError(f"setting prior: {name}: a {block['kind']} distribution names its own parameters; pass it without a name")
-            listed.append({**block, "name": name})
+            listed.append({**plain(block), "name": name})
         self.blocks = listed
         self._core = _core.Prior(json.dumps(listed))
 
@@ -154,7 +155,7 @@ class Prior:
 
     def sample(self, n: int, seed: int = 0) -> Floats:
         """So many draws, one row each: the parameters of the first n rows that ``simulate`` makes with this seed."""
-        return self._core.rows(seed, 0, n)[0]
+        return self._core.rows(whole(seed, "seed"), 0, whole(n, "n"))[0]
 
     def log_prob(self, theta: Any) -> Floats:
         """log π(θ) of every row; −∞ outside the bounds."""

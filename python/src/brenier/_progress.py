@@ -91,6 +91,11 @@ class Progress:
             else:
                 self.handle.update(shown)
 
+    def show_last(self, snapshot: dict[str, Any]) -> None:
+        """Shows how the call ended, where that stays: in a notebook that has shown it before, and to a callback."""
+        if self.callback is not None or self.handle is not None:
+            self.show(snapshot, force=True)
+
     def close(self) -> None:
         """Ends the line of a terminal."""
         if self.kind == "terminal" and self.width:

@@ -19,11 +19,11 @@ def warn(text: str, level: int = 3) -> None:
     warnings.warn(text, BrenierWarning, stacklevel=level + 1)
 
 
-def wait(job: _core.Job, progress: ProgressOption, read: Reader, news: str, meanwhile: Callable[[], None] | None = None) -> tuple[Any, bool]:
+def wait(job: _core.Job, progress: ProgressOption, read: Reader, news: str, meanwhile: Callable[[], None] | None = None, minutes: Any = None) -> tuple[Any, bool]:
     """The result of a call, and whether Ctrl-C stopped it.
 
     The first Ctrl-C asks the call to end with the best it has; the second raises ``KeyboardInterrupt`` and leaves the thread
-    to end by itself. ``meanwhile`` is called ten times a second.
+    to end by itself. ``meanwhile`` is called ten times a second. ``minutes`` is the time that the call has, if that is bounded.
     """
     shown = Progress(progress)
     snapshot: dict[str, Any] = {"line": "", "part": None}
@@ -40,6 +40,8 @@ def wait(job: _core.Job, progress: ProgressOption, read: Reader, news: str, mean
                         read(event, snapshot)
                 snapshot["step"] = job.step
                 snapshot["seconds"] = shown.seconds
+                if minutes and snapshot["part"] is not None:
+                    snapshot["part"] = min(1.0, max(snapshot["part"], shown.seconds / (60.0 * float(minutes))))
                 if not ended:
                     if meanwhile is not None and not stopped:
                         meanwhile()
@@ -51,8 +53,9 @@ def wait(job: _core.Job, progress: ProgressOption, read: Reader, news: str, mean
                     raise
                 stopped = True
                 job.stop()
-        if shown.callback is not None:
-            shown.show(dict(snapshot, line=_line(snapshot)), force=True)
+        if not stopped:
+            snapshot.update(part=1.0, **({"line": f"{snapshot['stage']}: all of {snapshot['of']}"} if "stage" in snapshot else {}))
+        shown.show_last(dict(snapshot, line=_line(snapshot)))
     finally:
         shown.close()
     result = job.result()

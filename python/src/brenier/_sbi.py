@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._data import Floats
+from ._errors import SettingError, ShapeError
 
 if TYPE_CHECKING:
     from ._posterior import Posterior
@@ -181,4 +182,8 @@ def to_sbi(posterior: "Posterior", prior: Any = None) -> Any:
         prior = box_prior(posterior)
     elif isinstance(prior, Prior):
         prior = prior.to_torch()
+    if not isinstance(prior, torch.distributions.Distribution):
+        raise SettingError(f"setting prior: expected a torch distribution or br.Prior, got {type(prior).__name__}")
+    if tuple(prior.event_shape) != (n,):
+        raise ShapeError(f"prior: expected a distribution of {n} parameters ({', '.join(posterior.target_names[:20])}), got the event shape {tuple(prior.event_shape)}")
     return BrenierPosterior(Estimator(), prior)

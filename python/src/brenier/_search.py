@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
-import shutil
-import tempfile
 from concurrent.futures import BrokenExecutor, Executor, Future, wait as wait_for
 from typing import Any, Callable, Mapping, Sequence
 
@@ -15,12 +12,13 @@ import numpy as np
 from . import _core
 from ._data import Columns, to_floats
 from ._draws import Draws
-from ._errors import BrenierError, FileError, ShapeError
+from ._errors import BrenierError, FileError, SettingError, ShapeError
 from ._posterior import Posterior, fit_inputs
 from ._prior import Prior
 from ._progress import ProgressOption
 from ._run import read_abc, read_tune, wait, warn
-from ._simulate import MOST_LOSSES, Where, core_simulator, workers_of
+from ._settings import to_json
+from ._simulate import MOST_LOSSES, Where, check_arguments, core_simulator, workers_of
 from ._worker import Spec, run_rows, takes_seed
 
 
@@ -43,6 +41,10 @@ class Tuned:
 
     def _repr_html_(self) -> str:
         return self.best._repr_html_()
+
+
+#: The search spaces that have names.
+SPACES = ("default", "uci", "paper")
 
 
 def tune(
@@ -77,19 +79,24 @@ def tune(
     same whatever runs the search.
     """
     settings["method"] = dict(method) if isinstance(method, Mapping) else method
-    rows, document, text = fit_inputs(data, x, target, given, support, categorical, config, drop_missing, settings)
+    rows, document, text = fit_inputs(data, x, target, given, support, categorical, config, settings)
+    if "=" not in space and space not in SPACES:
+        raise SettingError(f'setting space: "{space}" is neither one of {", ".join(SPACES)} nor a search space as TOML')
     own = {"trials": trials, "pilot_epochs": pilot_epochs, "finalists": finalists, "repeats": repeats, "exact": exact}
+    import shutil
+    import tempfile
+
     kept = os.path.abspath(folder) if folder is not None else tempfile.mkdtemp(prefix="brenier-tune-")
     news = "stopped by Ctrl-C: this is the best of the trials so far"
     try:
         if executor is None:
-            job = _core.start_tune(rows, document, text, space, json.dumps(own), kept, drop_missing)
+            job = _core.start_tune(rows, document, text, space, to_json(own), kept, drop_missing)
             (best, rest), stopped = wait(job, progress, read_tune, news)
         else:
             os.makedirs(kept, exist_ok=True)
-            crew = _Crew(executor, (rows, document, text, space, json.dumps({**own, "join": True, "threads": 1}), kept, drop_missing))
+            crew = _Crew(executor, (rows, document, text, space, to_json({**own, "join": True, "threads": 1}), kept, drop_missing))
             # This process has no share in the work: it watches the folder and ends when all trials have.
-            job = _core.start_tune(rows, document, text, space, json.dumps({**own, "join": True, "threads": 0}), kept, drop_missing)
+            job = _core.start_tune(rows, document, text, space, to_json({**own, "join": True, "threads": 0}), kept, drop_missing)
             try:
                 (best, rest), stopped = wait(job, progress, read_tune, news, crew.look_after)
             finally:
@@ -114,6 +121,8 @@ _STOP = "stop"
 def join_search(rows: Any, document: str, text: str | None, space: str, tune: str, folder: str, drop_missing: bool) -> None:
     """The share of one worker in a search: trials that nobody else has begun, until there are no more."""
     if not os.path.isdir(folder):
+        import platform
+
         raise FileError(f"{folder}: cannot be seen on {platform.node()}: give tune a `folder` that all workers share")
     job = _core.start_tune(rows, document, text, space, tune, folder, drop_missing)
     while not job.wait(0.5):
@@ -189,8 +198,11 @@ def abc(
     ``minutes``, ``seed``, …; one of the last four but ``seed`` says when to end.
     """
     names = list(outputs) if outputs is not None else (list(observed) if isinstance(observed, Mapping) else None)
-    if names is None and not isinstance(simulator, str):
-        assert prior is not None
+    if not isinstance(simulator, str):
+        check_arguments(simulator, prior, executor, timeout)
+        if prior is None:
+            raise SettingError("setting prior: say which prior to draw from")
+    if names is None and prior is not None and not isinstance(simulator, str):
         spec = Spec(simulator, prior.names, None, vectorized, as_array, takes_seed(simulator), timeout, None)
         probe = run_rows(spec, 0, *prior._core.rows(0, 0, 1))
         if probe.failures:
@@ -206,7 +218,7 @@ def abc(
         else:
             row = np.ravel(to_floats(observed, "observed"))
         state = None if checkpoint is None else os.fspath(checkpoint)
-        job = _core.start_abc(core, np.ascontiguousarray(row), json.dumps(settings), state)
+        job = _core.start_abc(core, np.ascontiguousarray(row), to_json(settings), state)
         (table, rest), _ = wait(job, progress, read_abc, "stopped by Ctrl-C: these are the particles of the last finished round")
     finally:
         if evaluator is not None:

@@ -8,18 +8,22 @@ import os
 import struct
 import time
 import zlib
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait as wait_for
-from typing import Any, Callable, Iterator, Sequence, Union
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait as wait_for
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence, Union
 
 import numpy as np
 
 from . import _core
 from ._data import Floats, Table, is_path, to_floats
-from ._errors import BrenierError, ColumnError, DomainError, SettingError, ShapeError
+from ._errors import BrenierError, ColumnError, DomainError, FileError, SettingError, ShapeError
 from ._prior import Prior
 from ._progress import Progress, ProgressOption, duration
 from ._run import read_simulation, wait, warn
+from ._settings import whole
 from ._worker import Again, Failure, Rows, Spec, adopt, run_own, run_rows, takes_seed
+
+if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
 
 #: Where rows are run: ``None`` in this process, ``"processes"`` or a number of them, or any executor.
 Where = Union[None, str, int, Executor]
@@ -86,6 +90,7 @@ def simulate(
     outputs: Sequence[str] | None = None,
     timeout: float | None = None,
     out: str | os.PathLike[str] | None = None,
+    shard: str | None = None,
     progress: ProgressOption = True,
 ) -> Simulations:
     """Simulates a table of rows (parameters, outputs).
@@ -120,11 +125,20 @@ def simulate(
     out
         A table file to write. Finished rows are kept beside it in ``OUT.journal``, and the same call after an interruption
         continues from them.
+    shard
+        A part of the rows, ``"2/8"`` for the second of eight, or ``"slurm"`` for that of this task of a SLURM array. Parts one after
+        the other are the whole table: ``brenier simulate --merge PART… --out TABLE``.
     progress
         ``True``, ``False`` or a callable that receives snapshots.
     """
+    seed = whole(seed, "seed")
+    if out is not None:
+        _check_out(os.fspath(out))
     if isinstance(simulator, str):
-        return _built_in(simulator, n, seed, out, progress)
+        if shard is not None:
+            raise SettingError("setting shard: parts of a built-in model are made by the command: brenier simulate --shard")
+        return _built_in(simulator, whole(n, "n", 1), seed, out, progress)
+    check_arguments(simulator, prior, executor, timeout)
     if parameters is None and prior is None:
         raise SettingError("setting prior: say which prior to draw from, or give the parameters")
     given: Floats | None = None
@@ -135,8 +149,7 @@ def simulate(
     else:
         assert prior is not None
         names = prior.names
-    if not n or n < 1:
-        raise SettingError("setting n: ask for at least 1 row")
+    n = whole(n, "n", 1)
     spec = Spec(
         simulator=simulator,
         parameters=names,
@@ -157,20 +170,54 @@ def simulate(
     identity: list[Any] = [names, spec.outputs, seed, n, vectorized, None if prior is None else prior.blocks]
     if given is not None:
         identity.append(hashlib.sha256(given.tobytes()).hexdigest())
-    run = _Run(spec, draw, n, executor, out, json.dumps(identity), progress)
+    part = range(n) if shard is None else _part(shard, n, vectorized)
+    if shard is not None:
+        identity.append([part.start, part.stop])
+    run = _Run(spec, draw, part, executor, out, json.dumps(identity), progress)
     stopped = run.go()
     table, failures = run.table()
     result = Simulations(table.names, table.values, prior if given is None else None, failures, run.abandoned)
     if stopped:
         kept = f"; finished rows are kept in {run.journal.path}, and the same call continues" if run.journal else ""
-        warn(f"stopped after {len(result) + len(failures)} of {n} rows{kept}")
+        warn(f"stopped after {len(result) + len(failures)} of {len(part)} rows{kept}")
     elif out is not None:
         result.save(out)
         assert run.journal is not None
         run.journal.remove()
     if failures and not stopped:
-        warn(f"{len(failures)} of {n} rows failed and are not in the table; the first, row {failures[0].row + 1}: {failures[0].reason}")
+        warn(f"{len(failures)} of {len(part)} rows failed and are not in the table; the first, row {failures[0].row + 1}: {failures[0].reason}")
     return result
+
+
+def _part(shard: str, n: int, vectorized: bool) -> range:
+    """The rows of a part; those of a vectorized simulator are whole blocks."""
+    ends = _core.shard_rows(str(shard), n)
+    part = range(*(min(n, -(-end // BLOCK_ROWS) * BLOCK_ROWS) for end in ends)) if vectorized else range(*ends)
+    if not part:
+        raise SettingError(f"setting shard: part {shard} of {n} rows is empty: make fewer parts")
+    return part
+
+
+def _check_out(path: str) -> None:
+    """Refuses what could not be written, before hours are spent on it."""
+    _core.check_format(path)
+    if not os.path.isdir(folder := os.path.dirname(os.path.abspath(path))):
+        raise FileError(f"{path}: its folder {folder} does not exist; create it first")
+
+
+def check_arguments(simulator: Any, prior: Any, executor: Any, timeout: float | None) -> None:
+    """Refuses arguments that are something else than what is wanted, in words."""
+    if not callable(simulator):
+        raise SettingError(f"setting simulator: expected a function of the parameters or the name of a built-in model, got {type(simulator).__name__}")
+    if prior is not None and not isinstance(prior, Prior):
+        raise SettingError(f"setting prior: expected br.Prior(name=br.uniform(0, 1), …), got {type(prior).__name__}")
+    if isinstance(executor, (bool, str, int)):
+        if executor != "processes" and (isinstance(executor, (bool, str)) or executor < 1):
+            raise SettingError(f'setting executor: expected None, "processes", a number of processes or an executor, not {executor!r}')
+    elif executor is not None and not hasattr(executor, "submit"):
+        raise SettingError(f"setting executor: expected an executor of concurrent.futures, got {type(executor).__name__}")
+    if timeout is not None and not timeout > 0:
+        raise SettingError(f"setting timeout: expected seconds above 0, not {timeout!r}")
 
 
 def _given_rows(table: Any, prior: Prior | None) -> tuple[list[str], Floats]:
@@ -190,9 +237,9 @@ def _given_rows(table: Any, prior: Prior | None) -> tuple[list[str], Floats]:
     return names, np.ascontiguousarray(np.column_stack([to_floats(have[name], name) for name in names]))
 
 
-def _built_in(name: str, n: int | None, seed: int, out: Any, progress: ProgressOption) -> Simulations:
+def _built_in(name: str, n: int, seed: int, out: Any, progress: ProgressOption) -> Simulations:
     journal = None if out is None else f"{os.fspath(out)}.journal"
-    job = _core.start_simulate(_core.Simulator.built_in(name), n or 0, seed, journal)
+    job = _core.start_simulate(_core.Simulator.built_in(name), n, seed, journal)
     found, _ = wait(job, progress, read_simulation, "stopped before all rows were made")
     if found is None:
         raise KeyboardInterrupt
@@ -261,9 +308,11 @@ class _Journal:
 class _Run:
     """A simulation in chunks."""
 
-    def __init__(self, spec: Spec, draw: Any, n: int, where: Where, out: Any, identity: str, progress: ProgressOption) -> None:
-        self.spec, self.draw, self.n, self.where = spec, draw, n, where
-        self.done = np.zeros(n, dtype=bool)
+    def __init__(self, spec: Spec, draw: Any, part: range, where: Where, out: Any, identity: str, progress: ProgressOption) -> None:
+        self.spec, self.draw, self.where = spec, draw, where
+        #: The first row of the part, and how many there are; ``done`` counts from the first.
+        self.begin, self.n = part.start, len(part)
+        self.done = np.zeros(self.n, dtype=bool)
         self.parts: list[Rows] = []
         self.failed = 0
         self.abandoned = 0
@@ -291,7 +340,8 @@ class _Run:
                     raise ColumnError(f"outputs must have {self.width} names of their own, other than the parameters': {', '.join(wrong)}")
             if rows.outputs.shape[1] != self.width or (rows.names and rows.names != self.names):
                 raise ShapeError(f"row {rows.first + 1}: the simulator returned {rows.names or rows.outputs.shape[1]}, and {self.names} before")
-        self.done[rows.first : rows.first + len(rows.thetas)] = True
+        place = rows.first - self.begin
+        self.done[place : place + len(rows.thetas)] = True
         self.parts.append(rows)
         self.failed += len(rows.failures)
         self.abandoned += rows.abandoned
@@ -311,10 +361,11 @@ class _Run:
         made = self.finished - self.resumed
         speed = made / max(self.progress.seconds, 1e-9)
         left = (self.n - self.finished) / max(speed, 1e-9)
-        self.progress.show({
+        show = self.progress.show_last if self.finished == self.n else self.progress.show
+        show({
             "rows": self.finished, "of": self.n, "failed": self.failed, "abandoned": self.abandoned, "rate": speed,
             "part": self.finished / self.n,
-            "line": f"{self.finished} of {self.n} rows  {speed:.0f}/s  {duration(left)} left" + (f"  {self.failed} failed" if self.failed else ""),
+            "line": f"{self.finished} of {self.n} rows  {speed:.0f}/s  " + (f"{duration(left)} left" if left else duration(self.progress.seconds)) + (f"  {self.failed} failed" if self.failed else ""),
         })
 
     def _chunks(self, workers: int, seconds: float) -> Iterator[tuple[int, int]]:
@@ -322,19 +373,19 @@ class _Run:
         row = 0
         while row < self.n:
             if self.done[row]:
-                row += 1
+                ahead = self.done[row:]
+                row += len(ahead) if ahead.all() else int(np.argmin(ahead))
                 continue
             if self.spec.vectorized:
-                most = BLOCK_ROWS - row % BLOCK_ROWS
+                most = BLOCK_ROWS - (self.begin + row) % BLOCK_ROWS
             elif self.rate is None:
                 most = 8
             else:
                 share = -(-(self.n - self.finished) // (2 * workers)) if workers > 1 else self.n
                 most = max(1, min(int(seconds * self.rate), share, 1 << 20))
-            end = row
-            while end < self.n and end - row < most and not self.done[end]:
-                end += 1
-            yield row, end - row
+            ahead = self.done[row : row + most]
+            end = row + (int(np.argmax(ahead)) if ahead.any() else len(ahead))
+            yield self.begin + row, end - row
             row = end
 
     def go(self) -> bool:
@@ -353,8 +404,6 @@ class _Run:
 
     def _go_elsewhere(self) -> None:
         own = isinstance(self.where, (str, int))
-        if isinstance(self.where, str) and self.where != "processes":
-            raise SettingError(f'setting executor: "{self.where}" is not known: None, "processes", a number of processes, or an executor')
         workers = self.where if isinstance(self.where, int) else workers_of(self.where)
         pool: Any = worker_pool(self.spec, workers) if own else self.where
         window = 2 * workers
@@ -435,15 +484,16 @@ class _Run:
         values = np.full((self.n, len(self.spec.parameters) + width), np.nan)
         failures: list[Failure] = []
         for rows in self.parts:
-            place = slice(rows.first, rows.first + len(rows.thetas))
+            first = rows.first - self.begin
+            place = slice(first, first + len(rows.thetas))
             values[place, : len(self.spec.parameters)] = rows.thetas
             if rows.outputs.shape[1] == width:
                 values[place, len(self.spec.parameters) :] = rows.outputs
             failures += rows.failures
-        failures = sorted((one for one in failures if one.row < end), key=lambda one: one.row)
+        failures = sorted((one for one in failures if one.row - self.begin < end), key=lambda one: one.row)
         keep = np.ones(self.n, dtype=bool)
         keep[end:] = False
-        keep[[one.row for one in failures]] = False
+        keep[[one.row - self.begin for one in failures]] = False
         return Table(self.spec.parameters + (self.names or []), values[keep]), failures
 
 
@@ -460,7 +510,9 @@ def workers_of(executor: Any) -> int:
 
 def worker_pool(spec: Spec, workers: int) -> ProcessPoolExecutor:
     """Worker processes that know the simulator."""
+    # Imported where needed: together they would be a third of the time that `import brenier` takes.
     import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
 
     # A forked worker inherits the simulator, so that closures and functions of a notebook work.
     kind = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
@@ -520,6 +572,7 @@ def core_simulator(
     """The simulator of the core, and what must be closed after its use."""
     if isinstance(simulator, str):
         return _core.Simulator.built_in(simulator), None
+    check_arguments(simulator, prior, executor, timeout)
     if prior is None:
         # Nothing is drawn from it: it only names the parameters.
         prior = Prior.of({name: {"kind": "uniform", "low": 0.0, "high": 1.0} for name in parameters})

@@ -78,6 +78,18 @@ def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def _number(name: Any, value: Any) -> float:
+    """An output of a dictionary: a number, or an array that holds one."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+    if getattr(value, "size", None) == 1 and hasattr(value, "item"):
+        value = value.item()
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f'output "{name}" is of the type {type(value).__name__}: return a dictionary of numbers, or one array of all') from None
+
+
 def _answer(answer: Any, names: list[str] | None) -> tuple[list[float], list[str] | None]:
     """The outputs of one row in order, and their names where the answer has them."""
     if type(answer) is dict or isinstance(answer, Mapping):
@@ -85,7 +97,12 @@ def _answer(answer: Any, names: list[str] | None) -> tuple[list[float], list[str
             names = [str(name) for name in answer]
         if len(answer) != len(names):
             raise ValueError(f"the simulator returned {list(answer)}, not {names}")
-        return [float(answer[name]) for name in names], names
+        try:
+            return [float(answer[name]) for name in names], names
+        except KeyError:
+            raise ValueError(f"the simulator returned {list(answer)}, not {names}") from None
+        except (TypeError, ValueError):
+            return [_number(name, answer[name]) for name in names], names
     if isinstance(answer, (float, int)):
         return [float(answer)], names
     if hasattr(answer, "detach"):
@@ -193,16 +210,18 @@ def _collected(
     failures: list[Failure],
     abandoned: int,
 ) -> Rows:
-    width = max((len(outputs) for outputs in found if outputs is not None), default=len(names or []))
+    good = [place for place, outputs in enumerate(found) if outputs is not None]
+    width = max((len(found[place] or ()) for place in good), default=len(names or []))
+    short = [place for place in good if len(found[place] or ()) != width]
+    for place in short:
+        reason = f"{len(found[place] or ())} outputs, where another row has {width}"
+        failures.append(Failure(first + place, thetas[place].tolist(), reason))
+    if short:
+        good = [place for place in good if place not in set(short)]
     values = np.full((len(found), width), np.nan)
-    for place, outputs in enumerate(found):
-        if outputs is None:
-            continue
-        if len(outputs) != width:
-            reason = f"{len(outputs)} outputs, where another row has {width}"
-            failures.append(Failure(first + place, thetas[place].tolist(), reason))
-            continue
-        values[place] = outputs
+    if good:
+        # All at once: row by row, NumPy would take longer than a quick simulator.
+        values[good] = np.array([found[place] for place in good]).reshape(len(good), width)
     failures.sort(key=lambda failure: failure.row)
     return Rows(first, thetas, values, names, failures, abandoned)
 

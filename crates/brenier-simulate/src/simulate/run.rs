@@ -32,7 +32,7 @@ pub struct Shard {
 
 impl Shard {
     /// The rows of this part among `rows`: parts one after the other are the whole table.
-    fn range(self, rows: u64) -> std::ops::Range<u64> {
+    pub fn range(self, rows: u64) -> std::ops::Range<u64> {
         let cut = |part: u64| (u128::from(rows) * u128::from(part) / u128::from(self.count)) as u64;
         cut(self.index - 1)..cut(self.index)
     }
