@@ -38,6 +38,8 @@ pub(super) struct Kept<T> {
 #[derive(Clone, Debug)]
 pub(super) struct Shard<T> {
     pub(super) stride: usize,
+    /// x, where a front makes the first state of it; empty otherwise.
+    pub(super) entered: Vec<T>,
     /// States before the first, between and after the last transform, each after a column of ones.
     pub(super) states: Vec<Vec<T>>,
     /// One per transform, or one for all where nothing goes back.
@@ -109,6 +111,7 @@ impl<T: Real> Shard<T> {
         let back = |columns: usize| zeros(if purpose == Use::Values { 0 } else { columns });
         Self {
             stride,
+            entered: zeros(if map.has_front() { n } else { 0 }),
             states: (0..=shape.transforms).map(|_| with_ones(stride, n)).collect(),
             kept: vec![kept; if purpose == Use::Values { 1 } else { shape.transforms }],
             contexts: zeros(layout.record),
@@ -133,9 +136,16 @@ impl<T: Real> Shard<T> {
         rows.next_multiple_of(LANES).min(self.stride)
     }
 
-    /// Rows x as the state before the first transform.
+    /// Rows x as what the flow starts from.
     pub(super) fn load(&mut self, x: &[T], n: usize) {
-        into_lanes(x, n, &mut self.states[0][self.stride..], self.stride);
+        let stride = self.stride;
+        let place = if self.entered.is_empty() { &mut self.states[0][stride..] } else { &mut self.entered };
+        into_lanes(x, n, place, stride);
+    }
+
+    /// The columns x that the flow starts from.
+    pub(super) fn start(&self) -> &[T] {
+        if self.entered.is_empty() { &self.states[0][self.stride..] } else { &self.entered }
     }
 
     /// The columns z of the state after the last transform.
@@ -209,7 +219,9 @@ impl<T: Real> NpeMap<T> {
         }
         let padded = rows.next_multiple_of(LANES).min(stride);
         let bias = &self.parameters[layout.context_bias.clone()];
-        for (slot, (out, bias)) in out.chunks_exact_mut(stride * h).zip(bias.chunks_exact(h)).enumerate() {
+        let (flow, front) = out.split_at_mut(layout.flow_record() * stride);
+        let (bias, front_bias) = bias.split_at(layout.flow_record());
+        for (slot, (out, bias)) in flow.chunks_exact_mut(stride * h).zip(bias.chunks_exact(h)).enumerate() {
             for (out, &bias) in out.chunks_exact_mut(stride).zip(bias) {
                 match (layout.shape.flow, slot % layout.slots) {
                     (FlowKind::Maf, _) => apply(out, stride, padded, |s| (s + bias).tanh_vec()),
@@ -218,11 +230,20 @@ impl<T: Real> NpeMap<T> {
                 }
             }
         }
+        for (out, &bias) in front.chunks_exact_mut(stride).zip(front_bias) {
+            apply(out, stride, padded, |s| s + bias);
+        }
+        if self.has_front() {
+            self.close_front(front, stride, padded);
+        }
     }
 
     /// z and log |det ∂z/∂x| of the rows that were loaded, with their contexts.
     pub(super) fn evaluate(&self, prepared: &Prepared<T>, shard: &mut Shard<T>, rows: usize) {
         shard.log_det[..rows].fill(0.0);
+        if self.has_front() {
+            self.enter_front(shard, rows);
+        }
         for (t, place) in self.layout.transforms.iter().enumerate() {
             match place {
                 TransformPlace::Autoregressive { .. } => self.autoregress(prepared, shard, t, rows),
@@ -252,6 +273,9 @@ impl<T: Real> NpeMap<T> {
                 TransformPlace::Spline { .. } => self.bend_back(prepared, shard, t, rows, weight),
             }
         }
+        if self.has_front() {
+            self.pull_front(shard, rows, weight);
+        }
     }
 
     /// The other way: from z after the last transform to x before the first.
@@ -263,14 +287,22 @@ impl<T: Real> NpeMap<T> {
                 TransformPlace::Spline { .. } => self.bend_inverse(prepared, shard, t, rows),
             }
         }
+        if self.has_front() {
+            self.leave_front(shard, rows);
+        }
     }
 
-    /// From the adjoints of slot values to those of C e + c, in place: tanh' = 1 − c², σ' = g(1 − g).
+    /// From the adjoints of slot values, and of the front's, to those of C e + c, in place: tanh' = 1 − c², σ' = g(1 − g).
     pub(super) fn close_contexts(&self, shard: &mut Shard<T>, rows: usize) {
         let (stride, padded) = (shard.stride, shard.padded(rows));
         let (layout, h) = (&self.layout, self.layout.shape.hidden_width);
         let Shard { contexts, bars, .. } = shard;
-        let slots = bars.contexts.chunks_exact_mut(stride * h).zip(contexts.chunks_exact(stride * h));
+        let (flow, front) = bars.contexts.split_at_mut(layout.flow_record() * stride);
+        let (values, front_values) = contexts.split_at(flow.len());
+        if self.has_front() {
+            self.open_front_bars(front, front_values, stride, padded);
+        }
+        let slots = flow.chunks_exact_mut(stride * h).zip(values.chunks_exact(stride * h));
         for (slot, (bar, value)) in slots.enumerate() {
             match (layout.shape.flow, slot % layout.slots) {
                 (FlowKind::Maf, _) => {
