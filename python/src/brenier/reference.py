@@ -247,11 +247,16 @@ class PcpMap:
         return _solve_gradient(lambda x: self._potential(x, y), z, self.xp)
 
 
-def _embedded(p: dict[str, Array], y: Array, layers: int, xp: Any) -> Array:
-    """tanh layers, the last of them linear; y itself without any."""
+def _embedded(p: dict[str, Array], y: Array, layers: int, xp: Any, activation: str = "tanh") -> Array:
+    """Layers that end in the activation, the last of them linear; y itself without any."""
+    bend = {
+        "tanh": xp.tanh,
+        "relu": lambda s: _relu(s, xp),
+        "elu": lambda s: xp.where(s.real > 0, s, xp.exp(xp.where(s.real > 0, 0.0, s)) - 1.0),
+    }[activation]
     for layer in range(1, layers + 1):
         y = y @ p[f"E{layer}"].T + p[f"d{layer}"]
-        y = xp.tanh(y) if layer < layers else y
+        y = bend(y) if layer < layers else y
     return y
 
 
@@ -394,7 +399,8 @@ class Npe:
         self.p, self.xp, self.n, self.kind = p, xp, n, settings["flow"]
         self.transforms, self.width, self.blocks = (int(settings[key]) for key in ("transforms", "hidden_width", "blocks"))
         self.bins, self.bound = int(settings["bins"]), float(settings["tail_bound"])
-        self.layers = len(settings.get("embedding") or [])
+        self.layers, self.activation = len(settings.get("embedding") or []), settings.get("embedding_activation", "tanh")
+        self.has_front = settings.get("front", "none") == "affine" and m > 0
         self.orders = _permutations(int(settings["permutation_seed"]), n, self.transforms) if self.kind == "maf" else []
         degrees, inputs = np.sort(np.arange(self.width) % max(n - 1, 1) + min(n - 1, 1)), np.arange(1, n + 1)
         hidden = [degrees[:, None] >= degrees] * self.blocks
@@ -409,6 +415,17 @@ class Npe:
             hidden = xp.tanh(layer(k, hidden))
         outputs = layer(self.blocks + 1, hidden)
         return _softplus(outputs[:, : self.n], xp)[0] + _LEAST, outputs[:, self.n :]
+
+    def _front(self, y: Array) -> tuple[Array, Array, dict[tuple[int, int], Array]]:
+        """μ, ℓ and the entries N_ij, j < i, of the affine front u = (I + N) exp(ℓ) (x − μ)."""
+        n, columns = self.n, y @ self.p["Cf"].T + self.p["cf"]
+        places = {(i, j): 2 * n + i * (i - 1) // 2 + j for i in range(n) for j in range(i)}
+        log = 8.0 * self.xp.tanh(columns[:, n : 2 * n] / 8.0)
+        return columns[:, :n], log, {place: columns[:, at] for place, at in places.items()}
+
+    def _mix(self, mix: dict[tuple[int, int], Array], w: Array) -> Array:
+        """(I + N) w."""
+        return self.xp.stack([w[:, i] + sum(mix[i, j] * w[:, j] for j in range(i)) for i in range(self.n)], axis=1)
 
     def _splines(self, t: int, x: Array, y: Array) -> dict[int, Array]:
         """The numbers of the splines of transform t, by the coordinates that they bend; they read the other coordinates."""
@@ -486,7 +503,10 @@ class Npe:
     def forward(self, x: Array, y: Array) -> tuple[Array, Array]:
         """z and log det ∂z/∂x."""
         xp, log_det = self.xp, 0.0
-        y = _embedded(self.p, y, self.layers, xp)
+        y = _embedded(self.p, y, self.layers, xp, self.activation)
+        if self.has_front:
+            mean, log, mix = self._front(y)
+            x, log_det = self._mix(mix, (x - mean) * xp.exp(log)), log.sum(axis=1)
         for t in range(self.transforms):
             if self.kind == "maf":
                 scale, shift = self._affine(t, x, y)
@@ -505,7 +525,7 @@ class Npe:
     def inverse(self, z: Array, y: Array) -> Array:
         """x of z, transform by transform; a masked one coordinate by coordinate."""
         xp = self.xp
-        y = _embedded(self.p, y, self.layers, xp)
+        y = _embedded(self.p, y, self.layers, xp, self.activation)
         for t in reversed(range(self.transforms)):
             if self.kind == "maf":
                 v = z[:, np.argsort(np.array(self.orders[t]))]
@@ -520,6 +540,12 @@ class Npe:
             for column, raw in self._splines(t, z, y).items():
                 columns[column] = self._unbend(raw, columns[column])
             z = xp.stack(columns, axis=1)
+        if self.has_front:
+            mean, log, mix = self._front(y)
+            known: list[Array] = []
+            for i in range(self.n):
+                known.append(z[:, i] - sum(mix[i, j] * known[j] for j in range(i)))
+            z = xp.stack(known, axis=1) * xp.exp(-log) + mean
         return z
 
 

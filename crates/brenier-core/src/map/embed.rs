@@ -1,17 +1,77 @@
-//! An embedding of the given variables: a tanh network y ↦ e whose output a map reads in place of y.
+//! An embedding of the given variables: a network y ↦ e whose output a map reads in place of y.
 //!
-//! a₀ = y,   s_l = E_l a_{l−1} + d_l,   a_l = tanh s_l for l < k,   e = s_k.
+//! a₀ = y,   s_l = E_l a_{l−1} + d_l,   a_l = φ(s_l) for l < k,   e = s_k,   φ = tanh, relu or ELU.
 //!
 //! It is evaluated once per row, whatever the map does with e, and trained with the map. With ē the adjoint of e,
-//! s̄_k = ē and s̄_l = (1 − a_l²) ⊙ E_{l+1}ᵀ s̄_{l+1}; then Ē_l = Σ s̄_l a_{l−1}ᵀ and d̄_l = Σ s̄_l over the rows.
+//! s̄_k = ē and s̄_l = φ'(s_l) ⊙ E_{l+1}ᵀ s̄_{l+1}, where a_l tells φ'; then Ē_l = Σ s̄_l a_{l−1}ᵀ and d̄_l = Σ s̄_l over the rows.
 
 use std::ops::Range;
 
 use crate::kernel::{Accum, MatRef};
 
+use serde::{Deserialize, Serialize};
+
 use super::batch::sum_into;
 use super::{Constraint, TensorSpec};
-use crate::kernel::{Real, columns, columns_mut, product, vectorised};
+use crate::kernel::{Real, columns, columns_mut, elu, product, vectorised};
+
+/// What a hidden layer of an embedding ends in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Activation {
+    /// tanh s, which is bounded.
+    #[default]
+    Tanh,
+    /// max(s, 0), which never saturates above.
+    Relu,
+    /// s above zero, eˢ − 1 below: relu's smooth relative.
+    Elu,
+}
+
+impl Activation {
+    /// The names of all, as in a settings file.
+    pub const NAMES: [&'static str; 3] = ["tanh", "relu", "elu"];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+
+    /// Bound of the starting values of a weight with so many inputs: 1/√inputs for tanh, and what keeps the size of the values for the
+    /// others.
+    fn bound(self, inputs: usize) -> f64 {
+        let gain = if self == Self::Tanh { 1.0 } else { 6.0 };
+        (gain / inputs as f64).sqrt()
+    }
+
+    /// a = φ(s + bias) in the place of s.
+    #[inline(always)]
+    fn close<T: Real>(self, values: &mut [T], bias: &[T]) {
+        let each = values.iter_mut().zip(bias);
+        match self {
+            Self::Tanh => each.for_each(|(a, &bias)| *a = (*a + bias).tanh_vec()),
+            Self::Relu => each.for_each(|(a, &bias)| {
+                let s = *a + bias;
+                // NaN stays NaN.
+                *a = if s > T::ZERO { s } else { T::ZERO * s };
+            }),
+            Self::Elu => each.for_each(|(a, &bias)| *a = elu(*a + bias)),
+        }
+    }
+
+    /// s̄ = φ'(s) ā in the place of ā: 1 − a², or 1 above zero and 0 or a + 1 below.
+    #[inline(always)]
+    fn pull<T: Real>(self, bars: &mut [T], values: &[T]) {
+        let each = bars.iter_mut().zip(values);
+        match self {
+            Self::Tanh => each.for_each(|(bar, &a)| *bar *= T::ONE - a * a),
+            Self::Relu => each.for_each(|(bar, &a)| *bar = if a > T::ZERO { *bar } else { T::ZERO }),
+            Self::Elu => {
+                each.for_each(|(bar, &a)| *bar = if a > T::ZERO { *bar } else { *bar * (a + T::ONE) });
+            }
+        }
+    }
+}
 
 /// Where one layer's tensors and values stand.
 #[derive(Clone, Debug)]
@@ -30,6 +90,7 @@ struct Layer {
 #[derive(Clone, Debug)]
 pub(super) struct Embedding {
     layers: Vec<Layer>,
+    activation: Activation,
     /// Length of a row's record (a₁, …, a_k).
     stride: usize,
 }
@@ -45,7 +106,7 @@ pub(super) enum EmbeddingPart {
 
 impl Embedding {
     /// Layers of the given widths for y in Rᵐ, whose parameters stand from `start` on.
-    pub(super) fn new(given: usize, widths: &[usize], start: usize) -> Self {
+    pub(super) fn new(given: usize, widths: &[usize], activation: Activation, start: usize) -> Self {
         let (mut inputs, mut next, mut place) = (given, start, 0);
         let mut layers = Vec::with_capacity(widths.len());
         for &outputs in widths {
@@ -56,7 +117,7 @@ impl Embedding {
             place += outputs;
             inputs = outputs;
         }
-        Self { layers, stride: place }
+        Self { layers, activation, stride: place }
     }
 
     /// The number of parameters of such an embedding.
@@ -98,12 +159,11 @@ impl Embedding {
         specs
     }
 
-    /// Gives `draw` every tensor with the bound 1/√fan-in of its starting values.
+    /// Gives `draw` every tensor with the bound of its starting values.
     pub(super) fn initialise<T>(&self, parameters: &mut [T], mut draw: impl FnMut(&mut [T], f64)) {
         for layer in &self.layers {
-            let bound = 1.0 / (layer.inputs as f64).sqrt();
-            draw(&mut parameters[layer.weight.clone()], bound);
-            draw(&mut parameters[layer.bias.clone()], bound);
+            draw(&mut parameters[layer.weight.clone()], self.activation.bound(layer.inputs));
+            draw(&mut parameters[layer.bias.clone()], Activation::Tanh.bound(layer.inputs));
         }
     }
 
@@ -127,9 +187,7 @@ impl Embedding {
                     for record in values.chunks_exact_mut(self.stride).take(rows) {
                         let outputs = &mut record[layer.place..layer.place + layer.outputs];
                         if hidden {
-                            for (a, &bias) in outputs.iter_mut().zip(bias) {
-                                *a = (*a + bias).tanh_vec();
-                            }
+                            self.activation.close(outputs, bias);
                         } else {
                             for (a, &bias) in outputs.iter_mut().zip(bias) {
                                 *a += bias;
@@ -174,9 +232,7 @@ impl Embedding {
                 || {
                     let records = bars.chunks_exact_mut(self.stride).zip(values.chunks_exact(self.stride));
                     for (bars, values) in records.take(rows) {
-                        for (bar, &a) in bars[place.clone()].iter_mut().zip(&values[place.clone()]) {
-                            *bar *= T::ONE - a * a;
-                        }
+                        self.activation.pull(&mut bars[place.clone()], &values[place.clone()]);
                     }
                 },
             );

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::map::embed::Embedding;
+use crate::map::embed::{Activation, Embedding};
 use crate::map::{Constraint, TensorSpec};
 use crate::{Error, Result};
 
@@ -142,7 +142,7 @@ impl Layout {
             biases.push(take(w));
         }
         let (head, quadratic, linear, constant) = (take(w), take(inputs * rank), take(inputs), take(1));
-        let embedding = Embedding::new(m, &shape.embedding, next);
+        let embedding = Embedding::new(m, &shape.embedding, Activation::Tanh, next);
         Self {
             shape,
             residual: depth - 1,

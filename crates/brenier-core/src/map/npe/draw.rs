@@ -30,7 +30,7 @@ impl<T: Real> NpeMap<T> {
             let last = shard.states.len() - 1;
             into_lanes(z, n, &mut shard.states[last][stride..], stride);
             self.invert(prepared, shard, rows);
-            from_lanes(&shard.states[0][stride..], stride, x, n);
+            from_lanes(shard.start(), stride, x, n);
         })?;
         Ok(x)
     }

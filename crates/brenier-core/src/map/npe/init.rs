@@ -51,7 +51,7 @@ impl<T: Real> NpeMap<T> {
             }
         }
         let (h, record) = (layout.shape.hidden_width, layout.record);
-        for first in (0..record).step_by(h) {
+        for first in (0..layout.flow_record()).step_by(h) {
             let (t, slot) = (first / h / layout.slots, first / h % layout.slots);
             let inputs = layout.features + if slot == 0 { staying[t] } else { 0 };
             let start = layout.context_bias.start + first;
@@ -60,6 +60,12 @@ impl<T: Real> NpeMap<T> {
                 let start = layout.context_weight.start + column * record + first;
                 draw(&mut parameters[start..start + h], bound(inputs));
             }
+        }
+        // A front starts near the identity.
+        for column in 0..layout.features {
+            let start = layout.context_weight.start + column * record;
+            let own = start + layout.flow_record()..start + record;
+            draw(&mut parameters[own], NEARLY_NOTHING);
         }
         layout.embedding.initialise(&mut parameters, draw);
         Ok(Self { layout, parameters })

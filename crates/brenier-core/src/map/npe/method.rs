@@ -7,10 +7,12 @@ use serde::{Deserialize, Serialize};
 use super::draw::{distances, not_finite, refuse};
 use super::{FlowKind, NpeMap, NpeShape};
 use crate::Result;
+use crate::map::embed::Activation;
 use crate::map::method::{
     Candidate, Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, Training,
 };
 use crate::map::narrow;
+use crate::map::pcp::Front;
 use crate::map::{ConditionalMap, Inversion, SampleSettings, TransportMap};
 use crate::train::{Outcome, Schedule, TrainSettings};
 
@@ -45,8 +47,12 @@ pub struct NpeSettings {
     pub bins: Option<usize>,
     /// Splines act between plus and minus this bound, in standardised units.
     pub tail_bound: Option<f64>,
-    /// Widths of a tanh network that embeds y; empty for none.
+    /// Widths of a network that embeds y; empty for none.
     pub embedding: Vec<usize>,
+    /// What its hidden layers end in.
+    pub embedding_activation: Activation,
+    /// What stands before the first transform.
+    pub front: Front,
     /// Seed of the permutations between autoregressive transforms.
     pub permutation_seed: u64,
 }
@@ -63,6 +69,8 @@ impl NpeSettings {
             tail_bound: self.tail_bound.unwrap_or(sbi.tail_bound),
             // Without given columns, as in the first block of a joint map, there is nothing to embed.
             embedding: if given == 0 { Vec::new() } else { self.embedding.clone() },
+            embedding_activation: self.embedding_activation,
+            front: if given == 0 { Front::None } else { self.front },
             permutation_seed: self.permutation_seed,
             ..sbi
         }
@@ -173,7 +181,19 @@ impl ListedMethod for NpeSettings {
             SettingInfo {
                 name: "embedding",
                 kind: SettingKind::WholeList,
-                help: "widths of a tanh network that embeds the given columns, as in 128,128,64",
+                help: "widths of a network that embeds the given columns, as in 128,128,64",
+                default: "none",
+            },
+            SettingInfo {
+                name: "embedding_activation",
+                kind: SettingKind::Choice(&Activation::NAMES),
+                help: "what hidden layers of the embedding end in; relu and elu do not saturate",
+                default: "tanh",
+            },
+            SettingInfo {
+                name: "front",
+                kind: SettingKind::Choice(&["none", "affine"]),
+                help: "what stands before the transforms: affine centres and scales the target by the given columns",
                 default: "none",
             },
             SettingInfo {
@@ -272,9 +292,17 @@ impl TransportMap for FlowPosterior {
         };
         let embedding = match shape.embedding.is_empty() {
             true => String::new(),
-            false => format!(", embedding of the given columns {:?}", shape.embedding),
+            false => format!(
+                ", embedding of the given columns {:?} ({})",
+                shape.embedding,
+                shape.embedding_activation.name()
+            ),
         };
-        format!("{kind} transforms, hidden width {}, {} blocks{embedding}", shape.hidden_width, shape.blocks)
+        let front = if shape.front == Front::Affine { ", affine front" } else { "" };
+        format!(
+            "{kind} transforms, hidden width {}, {} blocks{embedding}{front}",
+            shape.hidden_width, shape.blocks
+        )
     }
 
     fn details(&self) -> Vec<(&'static str, String)> {

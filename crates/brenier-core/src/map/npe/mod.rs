@@ -12,6 +12,7 @@
 mod autoregressive;
 mod coupling;
 mod draw;
+mod front;
 mod init;
 mod lanes;
 mod linear;
@@ -23,6 +24,8 @@ mod step;
 #[cfg(test)]
 mod tests;
 
+pub use super::embed::Activation;
+pub use super::pcp::Front;
 pub use method::{FlowPosterior, NpeSettings, Preset};
 pub use shape::{FlowKind, NpeShape};
 pub use step::NpeWorkspace;

@@ -8,7 +8,9 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 use super::LEAST;
-use crate::map::embed::Embedding;
+use super::front;
+use crate::map::embed::{Activation, Embedding};
+use crate::map::pcp::Front;
 use crate::map::{Constraint, TensorSpec};
 use crate::{Error, Result};
 
@@ -43,8 +45,12 @@ pub struct NpeShape {
     pub bins: usize,
     /// B: splines act on [−B, B] and are the identity outside.
     pub tail_bound: f64,
-    /// Widths of the tanh network y ↦ e that the flow reads in place of y; empty for e = y.
+    /// Widths of the network y ↦ e that the flow reads in place of y; empty for e = y.
     pub embedding: Vec<usize>,
+    /// What its hidden layers end in.
+    pub embedding_activation: Activation,
+    /// What stands before the first transform.
+    pub front: Front,
     /// What the permutations between autoregressive transforms are drawn from.
     pub permutation_seed: u64,
 }
@@ -65,6 +71,8 @@ impl NpeShape {
             bins: 10,
             tail_bound: 3.0,
             embedding: Vec::new(),
+            embedding_activation: Activation::Tanh,
+            front: Front::None,
             permutation_seed: 0,
         }
     }
@@ -98,6 +106,9 @@ impl NpeShape {
         if self.given == 0 && !self.embedding.is_empty() {
             return Err(Error::setting("embedding", "there is no given column to embed; leave it out"));
         }
+        if self.given == 0 && self.front == Front::Affine {
+            return Err(Error::setting("front", "needs given columns, which place and scale are read from"));
+        }
         if self.embedding.contains(&0) || self.embedding.len() > 1000 {
             return Err(Error::setting(
                 "embedding",
@@ -114,7 +125,9 @@ impl NpeShape {
         let each = h * (n + 4 + 2 * blocks * (h + 1) + (blocks + 1) * (m + 1))
             + 3 * bins * n * (h + 1)
             + n * (n + 2);
-        if each * self.transforms as u128 + Embedding::count(self.given, &self.embedding) > MOST_PARAMETERS {
+        let front = front::width(self.front, self.target) as u128 * (m + 1);
+        let embedding = Embedding::count(self.given, &self.embedding);
+        if each * self.transforms as u128 + front + embedding > MOST_PARAMETERS {
             return Err(too_large());
         }
         Ok(())
@@ -233,12 +246,12 @@ pub(super) struct Layout {
     pub transforms: Vec<TransformPlace>,
     /// The end of the transforms' own parameters.
     pub core: usize,
-    /// c and C of all transforms and slots: vectors and matrices of T · slots · h rows.
+    /// c and C of all transforms and slots, then of the front: vectors and matrices of `record` rows.
     pub context_bias: Range<usize>,
     pub context_weight: Range<usize>,
     pub embedding: Embedding,
     pub parameters: usize,
-    /// T · slots · h.
+    /// T · slots · h, and the columns of the front.
     pub record: usize,
     /// For autoregressive transforms.
     pub degrees: Degrees,
@@ -289,10 +302,11 @@ impl Layout {
             });
         }
         let slots = if flow == FlowKind::Nsf && n > 1 { 1 + blocks } else { 1 };
-        let record = count * slots * h;
+        let record = count * slots * h + front::width(shape.front, n);
         let core = take(0).start;
         let (context_bias, context_weight) = (take(record), take(record * features));
-        let embedding = Embedding::new(given, &shape.embedding, context_weight.end);
+        let embedding =
+            Embedding::new(given, &shape.embedding, shape.embedding_activation, context_weight.end);
         Self {
             features,
             slots,
@@ -311,6 +325,11 @@ impl Layout {
     /// Whether the products with y are narrow ones.
     pub(super) fn few_features(&self) -> bool {
         self.features <= FEW_FEATURES
+    }
+
+    /// Columns of a record that belong to the transforms.
+    pub(super) fn flow_record(&self) -> usize {
+        self.transforms.len() * self.slots * self.shape.hidden_width
     }
 
     /// The column of a transform's slot in a record.
@@ -379,6 +398,12 @@ impl Layout {
                 specs.push(matrix(format!("C{slot}.{t}"), h, self.features, start, self.record));
             }
         }
+        let (row, own) = (self.flow_record(), self.record - self.flow_record());
+        if own > 0 {
+            specs.push(vector("cf".to_owned(), self.context_bias.start + row, own));
+            let start = self.context_weight.start + row;
+            specs.push(matrix("Cf".to_owned(), own, self.features, start, self.record));
+        }
         specs.extend(self.embedding.tensors());
         specs
     }
@@ -443,7 +468,8 @@ mod tests {
         for (flow, n, m) in
             [(FlowKind::Maf, 1, 3), (FlowKind::Maf, 4, 2), (FlowKind::Nsf, 1, 0), (FlowKind::Nsf, 5, 3)]
         {
-            let shape = NpeShape { hidden_width: 7, ..NpeShape::new(flow, n, m) };
+            let front = if m == 0 { Front::None } else { Front::Affine };
+            let shape = NpeShape { hidden_width: 7, front, ..NpeShape::new(flow, n, m) };
             let layout = Layout::new(shape);
             let mut places: Vec<usize> =
                 layout.tensors().iter().flat_map(|spec| spec.indices().collect::<Vec<_>>()).collect();

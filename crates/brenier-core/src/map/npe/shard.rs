@@ -38,6 +38,8 @@ pub(super) struct Kept<T> {
 #[derive(Clone, Debug)]
 pub(super) struct Shard<T> {
     pub(super) stride: usize,
+    /// x, where a front makes the first state of it; empty otherwise.
+    pub(super) entered: Vec<T>,
     /// States before the first, between and after the last transform, each after a column of ones.
     pub(super) states: Vec<Vec<T>>,
     /// One per transform, or one for all where nothing goes back.
@@ -113,6 +115,7 @@ impl<T: Real> Shard<T> {
         let back = |columns: usize| zeros(if purpose == Use::Values { 0 } else { columns });
         Self {
             stride,
+            entered: zeros(if map.has_front() { n } else { 0 }),
             states: (0..=shape.transforms).map(|_| with_ones(stride, n)).collect(),
             kept: vec![kept; if purpose == Use::Values { 1 } else { shape.transforms }],
             features: Vec::new(),
@@ -139,9 +142,16 @@ impl<T: Real> Shard<T> {
         rows.next_multiple_of(LANES).min(self.stride)
     }
 
-    /// Rows x as the state before the first transform.
+    /// Rows x as what the flow starts from.
     pub(super) fn load(&mut self, x: &[T], n: usize) {
-        into_lanes(x, n, &mut self.states[0][self.stride..], self.stride);
+        let stride = self.stride;
+        let place = if self.entered.is_empty() { &mut self.states[0][stride..] } else { &mut self.entered };
+        into_lanes(x, n, place, stride);
+    }
+
+    /// The columns x that the flow starts from.
+    pub(super) fn start(&self) -> &[T] {
+        if self.entered.is_empty() { &self.states[0][self.stride..] } else { &self.entered }
     }
 
     /// The columns z of the state after the last transform.
@@ -234,18 +244,25 @@ impl<T: Real> NpeMap<T> {
             let dst = columns_mut(out, rows, record, stride);
             product(dst, Accum::Add, features.transpose(), weight.transpose());
         }
-        for (slot, out) in out.chunks_exact_mut(stride * h).enumerate() {
+        let (flow, front) = out.split_at_mut(layout.flow_record() * stride);
+        for (slot, out) in flow.chunks_exact_mut(stride * h).enumerate() {
             match (layout.shape.flow, slot % layout.slots) {
                 (FlowKind::Maf, _) => apply(out, stride, padded, |s| s.tanh_vec()),
                 (FlowKind::Nsf, 0) => {}
                 (FlowKind::Nsf, _) => apply(out, stride, padded, logistic),
             }
         }
+        if self.has_front() {
+            self.close_front(front, stride, padded);
+        }
     }
 
     /// z and log |det ∂z/∂x| of the rows that were loaded, with their contexts.
     pub(super) fn evaluate(&self, prepared: &Prepared<T>, shard: &mut Shard<T>, rows: usize) {
         shard.log_det[..rows].fill(0.0);
+        if self.has_front() {
+            self.enter_front(shard, rows);
+        }
         for (t, place) in self.layout.transforms.iter().enumerate() {
             match place {
                 TransformPlace::Autoregressive { .. } => self.autoregress(prepared, shard, t, rows),
@@ -275,6 +292,9 @@ impl<T: Real> NpeMap<T> {
                 TransformPlace::Spline { .. } => self.bend_back(prepared, shard, t, rows, weight),
             }
         }
+        if self.has_front() {
+            self.pull_front(shard, rows, weight);
+        }
     }
 
     /// The other way: from z after the last transform to x before the first.
@@ -286,14 +306,22 @@ impl<T: Real> NpeMap<T> {
                 TransformPlace::Spline { .. } => self.bend_inverse(prepared, shard, t, rows),
             }
         }
+        if self.has_front() {
+            self.leave_front(shard, rows);
+        }
     }
 
-    /// From the adjoints of slot values to those of C e + c, in place: tanh' = 1 − c², σ' = g(1 − g).
+    /// From the adjoints of slot values, and of the front's, to those of C e + c, in place: tanh' = 1 − c², σ' = g(1 − g).
     pub(super) fn close_contexts(&self, shard: &mut Shard<T>, rows: usize) {
         let (stride, padded) = (shard.stride, shard.padded(rows));
         let (layout, h) = (&self.layout, self.layout.shape.hidden_width);
         let Shard { contexts, bars, .. } = shard;
-        let slots = bars.contexts.chunks_exact_mut(stride * h).zip(contexts.chunks_exact(stride * h));
+        let (flow, front) = bars.contexts.split_at_mut(layout.flow_record() * stride);
+        let (values, front_values) = contexts.split_at(flow.len());
+        if self.has_front() {
+            self.open_front_bars(front, front_values, stride, padded);
+        }
+        let slots = flow.chunks_exact_mut(stride * h).zip(values.chunks_exact(stride * h));
         for (slot, (bar, value)) in slots.enumerate() {
             match (layout.shape.flow, slot % layout.slots) {
                 (FlowKind::Maf, _) => {

@@ -4,7 +4,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
-use super::{FlowKind, NpeMap, NpeShape};
+use super::{Activation, FlowKind, Front, NpeMap, NpeShape};
 use crate::map::{ConditionalMap, Trainable};
 
 fn normals(rng: &mut ChaCha8Rng, count: usize) -> Vec<f64> {
@@ -13,7 +13,11 @@ fn normals(rng: &mut ChaCha8Rng, count: usize) -> Vec<f64> {
 
 /// A flow with every parameter far from its start.
 fn random_map(flow: FlowKind, target: usize, given: usize, seed: u64) -> NpeMap<f64> {
-    let shape = NpeShape { hidden_width: 11, transforms: 3, ..NpeShape::new(flow, target, given) };
+    shaken(NpeShape { hidden_width: 11, transforms: 3, ..NpeShape::new(flow, target, given) }, seed)
+}
+
+/// A flow of this shape with every parameter far from its start.
+fn shaken(shape: NpeShape, seed: u64) -> NpeMap<f64> {
     let mut map = NpeMap::initial(shape, seed).expect("a valid shape");
     let mut rng = ChaCha8Rng::seed_from_u64(seed + 100);
     for parameter in map.parameters_mut() {
@@ -126,6 +130,111 @@ fn a_lone_coordinate_makes_the_autoregressive_flow_a_gaussian() {
     let ((a, slope), (b, other), (c, _)) = (image(-1.0), image(0.5), image(2.0));
     assert!((b - a - (c - b)).abs() < 1e-12 && (slope - other).abs() < 1e-13);
     assert!(((b - a) / 1.5 - slope.exp()).abs() < 1e-12);
+}
+
+/// Along a random direction in the parameters, or in x, the loss leaves its tangent by a remainder that falls with the square of the step.
+#[test]
+fn gradients_with_a_front_and_any_activation_pass_taylors_test() {
+    for (flow, activation) in [
+        (FlowKind::Maf, Activation::Elu),
+        (FlowKind::Nsf, Activation::Tanh),
+        (FlowKind::Maf, Activation::Relu),
+    ] {
+        let shape = NpeShape {
+            hidden_width: 8,
+            transforms: 2,
+            embedding: vec![7, 6, 5],
+            embedding_activation: activation,
+            front: Front::Affine,
+            ..NpeShape::new(flow, 4, 3)
+        };
+        let map = shaken(shape, 21);
+        let (rows, mut rng) = (10, ChaCha8Rng::seed_from_u64(22));
+        let (x, y) = (normals(&mut rng, 4 * rows), normals(&mut rng, 3 * rows));
+        let mut workspace = map.workspace(rows);
+        let mut loss = |map: &NpeMap<f64>, x: &[f64], gradient: Option<&mut [f64]>| {
+            let (batch_x, batch_y) = map.load(&mut workspace, rows);
+            batch_x.copy_from_slice(x);
+            batch_y.copy_from_slice(&y);
+            let loss = map.adjoints(&mut workspace).expect("a finite loss");
+            if let Some(gradient) = gradient {
+                for (index, block) in map.blocks(&workspace).iter().enumerate() {
+                    map.block_gradient(&workspace, index, &mut gradient[block.range.clone()]);
+                }
+            }
+            loss
+        };
+        let mut gradient = vec![f64::NAN; map.parameters().len()];
+        let base = loss(&map, &x, Some(&mut gradient));
+        let direction = normals(&mut rng, gradient.len());
+        let slope: f64 = gradient.iter().zip(&direction).map(|(g, d)| g * d).sum();
+        let (mut density, mut x_gradient) = (vec![0.0; rows], vec![0.0; 4 * rows]);
+        map.log_density_gradient(&x, &y, &mut density, &mut x_gradient).expect("finite");
+        let x_direction = normals(&mut rng, x.len());
+        let along: f64 = x_gradient.iter().zip(&x_direction).map(|(g, d)| g * d).sum();
+        let x_slope = -along / rows as f64;
+        let mut remainders = |step: f64| {
+            let mut moved = map.clone();
+            moved.parameters.iter_mut().zip(&direction).for_each(|(p, d)| *p += step * d);
+            let moved_x: Vec<f64> = x.iter().zip(&x_direction).map(|(x, d)| x + step * d).collect();
+            [
+                (loss(&moved, &x, None) - base - step * slope).abs(),
+                (loss(&map, &moved_x, None) - base - step * x_slope).abs(),
+            ]
+        };
+        let (coarse, fine) = (remainders(1e-5), remainders(5e-6));
+        for (coarse, fine) in coarse.iter().zip(fine) {
+            let ratio = coarse / fine;
+            assert!((3.7..4.3).contains(&ratio), "{flow:?} {activation:?}: {coarse} {fine}");
+        }
+    }
+}
+
+/// A front is the affine map u = (I + N) D (x − μ) before the transforms: draws return, and one whose columns are set by hand adds
+/// what the formula says to a flow without it.
+#[test]
+fn a_front_is_the_affine_map_of_its_columns() {
+    let plain = NpeShape { hidden_width: 9, transforms: 2, ..NpeShape::new(FlowKind::Maf, 3, 2) };
+    let fronted = NpeShape { front: Front::Affine, ..plain.clone() };
+    let inner = shaken(plain, 11);
+    let mut map = shaken(fronted, 12);
+    for spec in map.tensors() {
+        let place: Vec<usize> = spec.indices().collect();
+        match spec.name.as_str() {
+            // μ, t with ℓ = 8 tanh(t/8), then N_10, N_20, N_21.
+            "cf" => {
+                let columns = [0.5, -1.0, 2.0, 0.7, -0.4, 1.1, 0.3, -0.6, 0.9];
+                place.iter().zip(columns).for_each(|(&at, value)| map.parameters[at] = value);
+            }
+            "Cf" => place.iter().for_each(|&at| map.parameters[at] = 0.0),
+            name => {
+                let own = inner.tensors().into_iter().find(|own| own.name == name).expect("the same tensor");
+                place
+                    .iter()
+                    .zip(own.indices())
+                    .for_each(|(&at, from)| map.parameters[at] = inner.parameters[from]);
+            }
+        }
+    }
+    let mut rng = ChaCha8Rng::seed_from_u64(13);
+    let (x, y) = (normals(&mut rng, 3), normals(&mut rng, 2));
+    let log: Vec<f64> = [0.7, -0.4, 1.1].iter().map(|t: &f64| 8.0 * (t / 8.0).tanh()).collect();
+    let w: Vec<f64> = (0..3).map(|j| log[j].exp() * (x[j] - [0.5, -1.0, 2.0][j])).collect();
+    let u = [w[0], w[1] + 0.3 * w[0], w[2] - 0.6 * w[0] + 0.9 * w[1]];
+    let image = |map: &NpeMap<f64>, x: &[f64]| {
+        let (mut z, mut log_det) = ([0.0; 3], [0.0]);
+        map.forward(x, &y, &mut z, &mut log_det).expect("finite");
+        (z, log_det[0])
+    };
+    let ((z, det), (inner_z, inner_det)) = (image(&map, &x), image(&inner, &u));
+    for (a, b) in z.iter().zip(&inner_z) {
+        assert!((a - b).abs() < 1e-12 * (1.0 + b.abs()), "{a} {b}");
+    }
+    assert!((det - inner_det - log.iter().sum::<f64>()).abs() < 1e-12);
+    let back = map.draw(&z, &y, &[0]).expect("sizes fit");
+    for (a, b) in back.iter().zip(&x) {
+        assert!((a - b).abs() < 1e-9, "{a} {b}");
+    }
 }
 
 #[test]

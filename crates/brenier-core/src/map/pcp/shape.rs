@@ -34,14 +34,14 @@ pub enum Convexity {
     Augmented,
 }
 
-/// What stands before the potential.
+/// What stands before the potential, or before the transforms of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Front {
-    /// Nothing: the potential sees x.
+    /// Nothing: potential or flow see x.
     #[default]
     None,
-    /// u = L(y)(x − μ(y)): the potential sees x centred and scaled by y.
+    /// u = L(y)(x − μ(y)): they see x centred and scaled by y.
     Affine,
 }
 
