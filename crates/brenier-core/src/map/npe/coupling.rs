@@ -9,6 +9,7 @@
 
 use super::NpeMap;
 use super::lanes::{LANES, Lanes, backwards, combine, onwards, read, some, write};
+use super::linear::LinearGradient;
 use super::shape::{Layer, LinearPlace, TransformPlace};
 use super::shard::{Bars, Kept, Prepared, Shard};
 use super::spline::PICKED;
@@ -179,12 +180,12 @@ impl<T: Real> NpeMap<T> {
         let Shard { states, kept, contexts, bars, .. } = shard;
         let (state, kept) = (&states[t], &mut kept[t]);
         let train = !bars.gradient.is_empty();
-        let gradient = train.then_some((
-            coupling.linear,
-            &mut bars.gradient[..],
-            &mut bars.matrix[..],
-            &mut bars.turned,
-        ));
+        let gradient = train.then_some(LinearGradient {
+            place: coupling.linear,
+            gradient: &mut bars.gradient,
+            whole: &mut bars.matrix,
+            turned: &mut bars.turned,
+        });
         prepared.linear[t].backward(
             &kept.middle,
             &bars.state,

@@ -22,6 +22,17 @@ pub(super) struct Linear<T> {
     pub(super) log_det: f64,
 }
 
+/// Where the gradient of a linear layer goes.
+pub(super) struct LinearGradient<'a, T> {
+    pub(super) place: &'a LinearPlace,
+    /// That of all parameters.
+    pub(super) gradient: &'a mut [T],
+    /// Memory for W̄.
+    pub(super) whole: &'a mut [T],
+    /// Memory of [`row_sums`].
+    pub(super) turned: &'a mut Vec<T>,
+}
+
 impl<T: Real> Linear<T> {
     pub(super) fn new(n: usize) -> Self {
         let zeros = |count: usize| vec![T::ZERO; count];
@@ -66,7 +77,7 @@ impl<T: Real> Linear<T> {
     }
 
     /// ū = (L U)ᵀ v̄, and with W̄ = Σ v̄ uᵀ the gradient of the parameters: L̄ = W̄ Uᵀ below, Ū = Lᵀ W̄ above the diagonal
-    /// and on it, where each row's −log U_ii adds `weight` times −1/U_ii. The last two of `gradient` are memory.
+    /// and on it, where each row's −log U_ii adds `weight` times −1/U_ii.
     pub(super) fn backward(
         &self,
         input: &[T],
@@ -74,7 +85,7 @@ impl<T: Real> Linear<T> {
         out: &mut [T],
         (stride, rows): (usize, usize),
         weight: T,
-        gradient: Option<(&LinearPlace, &mut [T], &mut [T], &mut Vec<T>)>,
+        gradient: Option<LinearGradient<'_, T>>,
     ) {
         let n = self.n;
         let bars = some(bar, stride, 0..n);
@@ -82,7 +93,7 @@ impl<T: Real> Linear<T> {
             Weights { values: &self.joined[n..], stride: n, by_output: true, inputs: 0..n, outputs: 0..n };
         let padded = rows.next_multiple_of(LANES).min(stride);
         row_products(out, stride, Store::Replace, bars, padded, weights);
-        let Some((place, gradient, whole, turned)) = gradient else { return };
+        let Some(LinearGradient { place, gradient, whole, turned }) = gradient else { return };
         row_sums(whole, n, bars, some(input, stride, 0..n + 1), rows, turned);
         gradient[place.bias.clone()].copy_from_slice(&whole[..n]);
         let whole = &whole[n..];
