@@ -10,10 +10,10 @@
 //! | log-interval | Φ⁻¹(ln(x/low)/W) | −ln W − ln φ(u) − ln x(u) | u − W φ(u) |
 //!
 //! **Why Φ⁻¹.** A density that behaves like a power p^(a−1) of the distance to a bound, a = 1 where it is cut off there, has in u
-//! the tail exp(−au²/2) of a Gaussian. Maps to a Gaussian are affine far out, so such tails cost them nothing. Behind a logit,
-//! Φ⁻¹'s older rival, the tail is exp(−a|u|), which no affine map makes Gaussian. Model files written before Φ⁻¹ was used say nothing of a link and
-//! keep their logits: with the sigmoid σ and the softplus ς, −ln φ(u) above is ς(u) + ς(−u) = |u| + 2 ln(1 + exp(−|u|)), its derivative
-//! tanh(u/2), and φ(u) is σ(u) σ(−u).
+//! the tail exp(−au²/2) of a Gaussian. Maps to a Gaussian are affine far out, so such tails cost them nothing. After a logit the
+//! tail is exp(−a|u|), which no affine map makes Gaussian. Older model files name no link and keep their logits: with the
+//! sigmoid σ and the softplus ς, −ln φ(u) above is then ς(u) + ς(−u) = |u| + 2 ln(1 + exp(−|u|)), its derivative tanh(u/2), and φ(u)
+//! is σ(u) σ(−u).
 //!
 //! All is measured from the nearer bound: no difference of nearly equal numbers, however far in the tail.
 
