@@ -1,10 +1,8 @@
 //! The sheet the pictures are drawn on: shapes in points with fractions, text that fits, axes with round ticks.
 
-use plotters::prelude::{DrawingBackend, SVGBackend};
-use plotters::style::text_anchor::{HPos, Pos, VPos};
-use plotters::style::{
-    Color, FontDesc, FontFamily, FontStyle, FontTransform, RGBColor, ShapeStyle, TextStyle,
-};
+mod sheet;
+
+pub(super) use sheet::{Canvas, draw};
 
 use super::density::{Contour, quantiles};
 
@@ -38,9 +36,6 @@ pub struct PictureSize {
     pub height: u32,
 }
 
-/// The backend knows whole pixels only; we draw this many times larger and let the viewer scale down.
-const FINE: f64 = 20.0;
-
 /// How lines are drawn.
 #[derive(Clone, Copy)]
 pub(super) struct Pen {
@@ -53,15 +48,6 @@ impl Pen {
     pub(super) fn new(colour: Colour, width: f64) -> Self {
         Self { colour, opacity: 1.0, width }
     }
-
-    fn style(self, filled: bool) -> ShapeStyle {
-        let Colour(r, g, b) = self.colour;
-        ShapeStyle {
-            color: RGBColor(r, g, b).mix(self.opacity),
-            filled,
-            stroke_width: (self.width * FINE).round() as u32,
-        }
-    }
 }
 
 /// Where a text stands relative to its point.
@@ -72,48 +58,7 @@ pub(super) enum Align {
     Right,
 }
 
-/// An SVG sheet. Drawing into a string cannot fail.
-pub(super) struct Canvas<'a> {
-    backend: SVGBackend<'a>,
-}
-
-const INFALLIBLE: &str = "drawing into a string cannot fail";
-
-/// Draws on a fresh sheet and returns the SVG text.
-pub(super) fn draw(size: PictureSize, picture: impl FnOnce(&mut Canvas<'_>)) -> String {
-    let fine = |length: u32| (f64::from(length) * FINE) as u32;
-    let (width, height) = (fine(size.width), fine(size.height));
-    let mut text = String::new();
-    {
-        let mut canvas = Canvas { backend: SVGBackend::with_string(&mut text, (width, height)) };
-        canvas.rectangle([0.0, 0.0], [f64::from(size.width), f64::from(size.height)], PAPER, 1.0);
-        picture(&mut canvas);
-        canvas.backend.present().expect(INFALLIBLE);
-    }
-    let drawn = format!("width=\"{width}\" height=\"{height}\"");
-    text.replacen(&drawn, &format!("width=\"{}\" height=\"{}\"", size.width, size.height), 1)
-}
-
-fn fine([x, y]: [f64; 2]) -> (i32, i32) {
-    // A float outside the range of i32 saturates, NaN becomes 0: no coordinate is ever unreadable.
-    ((x * FINE).round() as i32, (y * FINE).round() as i32)
-}
-
-impl Canvas<'_> {
-    pub(super) fn line(&mut self, points: &[[f64; 2]], pen: Pen) {
-        self.backend.draw_path(points.iter().copied().map(fine), &pen.style(false)).expect(INFALLIBLE);
-    }
-
-    pub(super) fn polygon(&mut self, points: &[[f64; 2]], colour: Colour, opacity: f64) {
-        let style = Pen { colour, opacity, width: 0.0 }.style(true);
-        self.backend.fill_polygon(points.iter().copied().map(fine), &style).expect(INFALLIBLE);
-    }
-
-    pub(super) fn rectangle(&mut self, from: [f64; 2], to: [f64; 2], colour: Colour, opacity: f64) {
-        let style = Pen { colour, opacity, width: 0.0 }.style(true);
-        self.backend.draw_rect(fine(from), fine(to), &style, true).expect(INFALLIBLE);
-    }
-
+impl Canvas {
     pub(super) fn frame(&mut self, from: [f64; 2], to: [f64; 2], pen: Pen) {
         let corners = [from, [to[0], from[1]], to, [from[0], to[1]], from];
         self.line(&corners, pen);
@@ -164,35 +109,6 @@ impl Canvas<'_> {
                 self.polygon(&[[x, y - s], [x + s, y], [x, y + s], [x - s, y]], colour, 1.0);
             }
         }
-    }
-
-    pub(super) fn dot(&mut self, centre: [f64; 2], radius: f64, colour: Colour, opacity: f64) {
-        let style = Pen { colour, opacity, width: 0.0 }.style(true);
-        let radius = (radius * FINE).round() as u32;
-        self.backend.draw_circle(fine(centre), radius, &style, true).expect(INFALLIBLE);
-    }
-
-    /// Text whose middle line passes through `at`; `upwards` turns it by a quarter.
-    pub(super) fn text(&mut self, text: &str, at: [f64; 2], size: f64, align: Align, upwards: bool) {
-        let transform = if upwards { FontTransform::Rotate270 } else { FontTransform::None };
-        // The backend divides font sizes by 1.24.
-        let font = FontDesc::new(FontFamily::SansSerif, size * 1.24 * FINE, FontStyle::Normal);
-        let horizontal = match align {
-            Align::Left => HPos::Left,
-            Align::Centre => HPos::Center,
-            Align::Right => HPos::Right,
-        };
-        // Half the height of a digit below the middle: reliable in every viewer, unlike dominant-baseline.
-        let base = 0.35 * size;
-        let at = if upwards { [at[0] + base, at[1]] } else { [at[0], at[1] + base] };
-        let Colour(r, g, b) = INK;
-        let ink = RGBColor(r, g, b);
-        let style =
-            TextStyle::from(font.transform(transform)).color(&ink).pos(Pos::new(horizontal, VPos::Bottom));
-        // `Bottom` lifts the text by half an x-height, about a quarter of its size.
-        let lift = 0.26 * size;
-        let at = if upwards { [at[0] + lift, at[1]] } else { [at[0], at[1] + lift] };
-        self.backend.draw_text(text, &style, fine(at)).expect(INFALLIBLE);
     }
 
     /// Text in at most two lines of `width`, smaller when it must be, cut when it cannot be; centred at `at`.
@@ -457,7 +373,7 @@ impl Panel<'_> {
     }
 
     /// Faint lines at the labelled ticks.
-    pub(super) fn grid(&self, canvas: &mut Canvas<'_>) {
+    pub(super) fn grid(&self, canvas: &mut Canvas) {
         let pen = Pen::new(GRID, 0.6);
         for (value, _) in &self.x.ticks {
             let x = self.place([*value, self.y.low])[0];
@@ -469,7 +385,7 @@ impl Panel<'_> {
         }
     }
 
-    pub(super) fn contour(&self, canvas: &mut Canvas<'_>, contour: &Contour, pen: Pen) {
+    pub(super) fn contour(&self, canvas: &mut Canvas, contour: &Contour, pen: Pen) {
         let mut points: Vec<[f64; 2]> = contour.points.iter().map(|&p| self.place(p)).collect();
         if contour.closed {
             points.extend(points.first().copied());
@@ -478,7 +394,7 @@ impl Panel<'_> {
     }
 
     /// The horizontal axis' ticks, with their labels when `labelled`.
-    pub(super) fn ticks_below(&self, canvas: &mut Canvas<'_>, font: f64, labelled: bool) {
+    pub(super) fn ticks_below(&self, canvas: &mut Canvas, font: f64, labelled: bool) {
         for &value in &self.x.minor {
             let x = self.place([value, self.y.low])[0];
             canvas.line(&[[x, self.to[1]], [x, self.to[1] + 1.7]], Pen::new(FRAME, 0.5));
@@ -493,7 +409,7 @@ impl Panel<'_> {
     }
 
     /// The vertical axis' ticks, with their labels when `labelled`.
-    pub(super) fn ticks_left(&self, canvas: &mut Canvas<'_>, font: f64, labelled: bool) {
+    pub(super) fn ticks_left(&self, canvas: &mut Canvas, font: f64, labelled: bool) {
         for &value in &self.y.minor {
             let y = self.place([self.x.low, value])[1];
             canvas.line(&[[self.from[0] - 1.7, y], [self.from[0], y]], Pen::new(FRAME, 0.5));
@@ -562,7 +478,7 @@ impl Legend {
         self.lines as f64 * Self::LINE * self.font
     }
 
-    pub(super) fn draw(&self, canvas: &mut Canvas<'_>, [left, top]: [f64; 2]) {
+    pub(super) fn draw(&self, canvas: &mut Canvas, [left, top]: [f64; 2]) {
         let font = self.font;
         for (x, line, swatch, label) in &self.entries {
             let (from, y) = (left + x, top + (*line as f64 + 0.5) * Self::LINE * font);

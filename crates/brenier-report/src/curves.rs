@@ -439,7 +439,7 @@ struct Drawn {
 }
 
 impl Drawn {
-    fn draw_range(&self, canvas: &mut Canvas<'_>, panel: &Panel<'_>) {
+    fn draw_range(&self, canvas: &mut Canvas, panel: &Panel<'_>) {
         let Some((low, high, style)) = &self.range else { return };
         let inside = |value: f64| value.clamp(panel.y.low, panel.y.high);
         let ends: Vec<Option<[[f64; 2]; 2]>> = (0..self.x.len())
@@ -479,7 +479,7 @@ impl Drawn {
         }
     }
 
-    fn draw_line(&self, canvas: &mut Canvas<'_>, panel: &Panel<'_>) {
+    fn draw_line(&self, canvas: &mut Canvas, panel: &Panel<'_>) {
         let points: Vec<[f64; 2]> = self.x.iter().zip(&self.y).map(|(&x, &y)| [x, y]).collect();
         let pen = Pen::new(self.colour, CURVE_WIDTH);
         if self.line {

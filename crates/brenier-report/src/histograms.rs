@@ -200,7 +200,7 @@ impl Histograms {
     }
 }
 
-fn draw_histogram(canvas: &mut Canvas<'_>, histogram: &Histogram, from: [f64; 2], to: [f64; 2], font: f64) {
+fn draw_histogram(canvas: &mut Canvas, histogram: &Histogram, from: [f64; 2], to: [f64; 2], font: f64) {
     let marks: Vec<f64> = histogram.observed.into_iter().collect();
     let (low, high) = limits(&histogram.values, None, &marks);
     let x = Scale::new(low, high, to[0] - from[0], font, 5);

@@ -71,7 +71,7 @@ impl Mark {
     }
 
     /// Truth is a cross, the mode an open diamond; both on a white halo.
-    fn draw(self, canvas: &mut Canvas<'_>, [x, y]: [f64; 2], r: f64) {
+    fn draw(self, canvas: &mut Canvas, [x, y]: [f64; 2], r: f64) {
         for pen in [Pen::new(PAPER, 2.6), Pen::new(INK, 1.4)] {
             match self {
                 Self::Truth => {
@@ -88,7 +88,7 @@ impl Mark {
     }
 
     /// On the diagonal: truth a full line, the mode a dashed one.
-    fn draw_line(self, canvas: &mut Canvas<'_>, x: f64, top: f64, bottom: f64) {
+    fn draw_line(self, canvas: &mut Canvas, x: f64, top: f64, bottom: f64) {
         let pen = Pen::new(INK, 1.0);
         match self {
             Self::Truth => canvas.line(&[[x, top], [x, bottom]], pen),
@@ -377,14 +377,7 @@ impl PairPlot {
             .collect()
     }
 
-    fn draw_panel(
-        &self,
-        canvas: &mut Canvas<'_>,
-        layout: &Layout,
-        scales: &[Scale],
-        row: usize,
-        column: usize,
-    ) {
+    fn draw_panel(&self, canvas: &mut Canvas, layout: &Layout, scales: &[Scale], row: usize, column: usize) {
         let n = self.names.len();
         let from = [
             layout.left + column as f64 * (layout.width + layout.gap),
@@ -419,7 +412,7 @@ impl PairPlot {
     }
 
     /// Densities of all layers on one vertical scale.
-    fn draw_marginals(&self, canvas: &mut Canvas<'_>, panel: &Panel<'_>, column: usize) {
+    fn draw_marginals(&self, canvas: &mut Canvas, panel: &Panel<'_>, column: usize) {
         let axis = Axis { low: panel.x.low, high: panel.x.high, count: MARGINAL_POINTS };
         let densities: Vec<Vec<f64>> = self
             .layers
@@ -455,7 +448,7 @@ impl PairPlot {
         }
     }
 
-    fn draw_joint(&self, canvas: &mut Canvas<'_>, panel: &Panel<'_>, row: usize, column: usize) {
+    fn draw_joint(&self, canvas: &mut Canvas, panel: &Panel<'_>, row: usize, column: usize) {
         let n = self.names.len();
         let budget = PICTURE_DOTS / (self.layers.len() * n * (n - 1) / 2);
         let axis = |scale: &Scale| Axis { low: scale.low, high: scale.high, count: JOINT_POINTS };
@@ -490,7 +483,7 @@ impl PairPlot {
     }
 
     /// Right-aligned as a block in the upper right corner, where a plot of several quantities is empty.
-    fn draw_legend(&self, canvas: &mut Canvas<'_>, layout: &Layout, width: f64) {
+    fn draw_legend(&self, canvas: &mut Canvas, layout: &Layout, width: f64) {
         let font = layout.legend_font;
         let note_font = 0.85 * font;
         let several = self.names.len() > 1;

@@ -1,22 +1,13 @@
 //! Pictures as PNG: the SVG rasterised, with a font of our own, so that a picture is the same on every machine.
 
-use std::sync::{Arc, LazyLock};
+mod glyphs;
+mod shapes;
 
-use resvg::tiny_skia::{Color, Pixmap, Transform};
-use resvg::usvg::{Options, Tree, fontdb};
+use tiny_skia::{Color, Pixmap};
 
 use crate::{Error, Result};
-
-/// DejaVu Sans with the letters a figure needs; origin and licence stand beside it.
-static FONT: &[u8] = include_bytes!("../assets/DejaVuSans-subset.ttf");
-
-static FONTS: LazyLock<Arc<fontdb::Database>> = LazyLock::new(|| {
-    let mut fonts = fontdb::Database::new();
-    fonts.load_font_data(FONT.to_vec());
-    let family = fonts.faces().next().expect("the bundled font can be read").families[0].0.clone();
-    fonts.set_sans_serif_family(family);
-    Arc::new(fonts)
-});
+use glyphs::Glyphs;
+use shapes::Drawing;
 
 /// Points of a picture in an inch.
 const POINTS: f64 = 72.0;
@@ -31,13 +22,11 @@ const MOST_PIXELS: f64 = 1e8;
 ///
 /// # Errors
 ///
-/// When `scale` is not positive or makes more than 10⁸ pixels, or when `svg` is none.
+/// When `scale` is not positive or makes more than 10⁸ pixels, or when `svg` is none of this module.
 pub fn png(svg: &str, scale: f64) -> Result<Vec<u8>> {
-    let options =
-        Options { fontdb: FONTS.clone(), font_family: "sans-serif".to_owned(), ..Options::default() };
-    let tree = Tree::from_str(svg, &options)
-        .map_err(|error| Error::Domain(format!("the picture is no SVG that can be drawn: {error}")))?;
-    let (width, height) = (f64::from(tree.size().width()) * scale, f64::from(tree.size().height()) * scale);
+    let drawing = Drawing::read(svg)
+        .map_err(|reason| Error::Domain(format!("the picture is no SVG that can be drawn: {reason}")))?;
+    let (width, height) = (f64::from(drawing.size[0]) * scale, f64::from(drawing.size[1]) * scale);
     let pixels = [width, height].map(f64::round);
     if !(scale > 0.0 && pixels[0] >= 1.0 && pixels[1] >= 1.0 && pixels[0] * pixels[1] <= MOST_PIXELS) {
         return Err(Error::Shape {
@@ -49,7 +38,7 @@ pub fn png(svg: &str, scale: f64) -> Result<Vec<u8>> {
     let mut pixmap = Pixmap::new(pixels[0] as u32, pixels[1] as u32).expect("neither empty nor too large");
     // The picture may end within the last pixels.
     pixmap.fill(Color::WHITE);
-    resvg::render(&tree, Transform::from_scale(scale as f32, scale as f32), &mut pixmap.as_mut());
+    drawing.draw(scale as f32, &Glyphs::bundled(), &mut pixmap);
 
     // Nothing is transparent: one channel less.
     let colours: Vec<u8> = pixmap.data().chunks_exact(4).flat_map(|pixel| &pixel[..3]).copied().collect();

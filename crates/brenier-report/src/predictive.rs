@@ -292,7 +292,7 @@ impl PredictivePlot {
 
     fn draw_panel(
         &self,
-        canvas: &mut Canvas<'_>,
+        canvas: &mut Canvas,
         panel: &Panel<'_>,
         series: &PredictiveSeries,
         bands: &[[f64; 5]],
@@ -305,7 +305,7 @@ impl PredictivePlot {
             let area: Vec<[f64; 2]> = along(outer).chain(along(4 - outer).rev()).collect();
             canvas.polygon(&area, COLOUR, opacity);
         }
-        let line = |canvas: &mut Canvas<'_>, times: &[f64], values: &[f64], pen: Pen| {
+        let line = |canvas: &mut Canvas, times: &[f64], values: &[f64], pen: Pen| {
             let places: Vec<[f64; 2]> =
                 times.iter().zip(values).map(|(&time, &value)| panel.place([time, value])).collect();
             for piece in clipped(&places, panel.from, panel.to) {
