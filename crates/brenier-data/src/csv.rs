@@ -14,6 +14,8 @@ use super::source::read_error;
 use super::table::{Table, short_name};
 use crate::{Error, Result};
 
+mod blocks;
+
 /// How much text decides about the delimiter.
 const SAMPLE: usize = 1 << 16;
 /// How many rows of it do.
@@ -29,100 +31,145 @@ pub(super) fn read(
     choose: impl FnOnce(&[String]) -> Result<Choice>,
 ) -> Result<Read> {
     let failed = |source| read_error(path, source);
-    let (missing, dialect) = (options.missing, Dialect::new(options));
+    let dialect = Dialect::new(options);
     let start = Start::read(path, input)?;
     let (delimiter, mean_length) = start.delimiter(tabs, &dialect);
-    let skipped = start.skipped;
-    let mut records = Records::new(Cursor::new(start.sample).chain(start.rest), delimiter);
     let mut record = ByteRecord::new();
-    if !records.next(&mut record).map_err(failed)? {
-        return Err(Error::table(path, "the file is empty"));
-    }
-    let (header, first_is_data) = header(path, &record, &dialect)?;
-    let (mut rows, chosen) = Rows::new(path, options, &header, choose)?;
-    if let Some(size) = size {
-        // Room for 2 % more rows than the sample suggests, but never more numbers than the bytes could hold.
-        let numbers = (size as f64 / mean_length * 1.02 + 16.0) * chosen.len() as f64;
-        // A guess that is too large for memory costs nothing: the buffer then grows as rows arrive.
-        let _ = rows.values.try_reserve_exact((numbers as usize).min(size as usize / 2 + 1));
-    }
-
-    let mut pending = first_is_data;
-    let mut previous = records.line(&record);
-    while std::mem::take(&mut pending) || records.next(&mut record).map_err(failed)? {
-        if record.len() == 1 && header.len() > 1 && record[0].trim_ascii().is_empty() {
-            continue;
+    let open = |record: &ByteRecord| -> Result<Body<'_>> {
+        let (header, first_is_data) = header(path, record, &dialect)?;
+        let (mut rows, chosen) = Rows::new(path, options, &header, choose)?;
+        if let Some(size) = size {
+            // Room for 2 % more rows than the sample suggests, but never more numbers than the bytes could hold.
+            let numbers = (size as f64 / mean_length * 1.02 + 16.0) * chosen.len() as f64;
+            // A guess that is too large for memory costs nothing: the buffer then grows as rows arrive.
+            let _ = rows.values.try_reserve_exact((numbers as usize).min(size as usize / 2 + 1));
         }
-        if header.len() == 1 {
-            // Between the rows of a single column an empty line is an empty cell.
-            let line = records.line(&record);
-            let empty = line.saturating_sub(previous + 1) as usize;
-            if empty > 0 && missing != Missing::DropRows {
-                let (line, name) = (skipped + previous + 1, &header[0]);
+        Ok(Body { dialect, header, chosen, first_is_data, rows, lines: start.skipped })
+    };
+    let body = match (delimiter, start.plain_line()) {
+        (Delimiter::Byte(mark), Some(length)) => {
+            Records::new(&start.sample[..length], delimiter).next(&mut record).map_err(failed)?;
+            let mut body = open(&record)?;
+            let mut text = Cursor::new(start.sample);
+            if !body.first_is_data {
+                text.set_position(length as u64);
+                body.lines += 1;
+            }
+            body.read_blocks(text.chain(start.rest), mark)?;
+            body
+        }
+        _ => {
+            let mut records = Records::new(Cursor::new(start.sample).chain(start.rest), delimiter);
+            if !records.next(&mut record).map_err(failed)? {
+                return Err(Error::table(path, "the file is empty"));
+            }
+            let mut body = open(&record)?;
+            body.read_records(&mut records, &mut record, body.first_is_data)?;
+            body
+        }
+    };
+    body.rows.finish(Vec::new())
+}
+
+/// The rows below the header, and what is known of them.
+struct Body<'a> {
+    dialect: Dialect<'a>,
+    header: Vec<String>,
+    /// The columns to load.
+    chosen: Vec<usize>,
+    first_is_data: bool,
+    rows: Rows<'a>,
+    /// Lines of the text before the records that are read.
+    lines: u64,
+}
+
+impl Body<'_> {
+    /// Reads all records from the next one on, or from `record` where that is `pending`.
+    fn read_records(
+        &mut self,
+        records: &mut Records<impl io::Read>,
+        record: &mut ByteRecord,
+        mut pending: bool,
+    ) -> Result<()> {
+        let Self { dialect, header, chosen, first_is_data, rows, lines } = self;
+        let (path, missing) = (rows.path, rows.missing);
+        let failed = |source| read_error(path, source);
+        let mut previous = records.line(record);
+        while std::mem::take(&mut pending) || records.next(record).map_err(failed)? {
+            if record.len() == 1 && header.len() > 1 && record[0].trim_ascii().is_empty() {
+                continue;
+            }
+            if header.len() == 1 {
+                // Between the rows of a single column an empty line is an empty cell.
+                let line = records.line(record);
+                let empty = line.saturating_sub(previous + 1) as usize;
+                if empty > 0 && missing != Missing::DropRows {
+                    let (line, name) = (*lines + previous + 1, &header[0]);
+                    let problem = format!(
+                        "row {} (line {line}), column \"{}\": the line is empty, a missing value; {}",
+                        rows.seen + 1,
+                        short_name(name),
+                        missing.advice()
+                    );
+                    return Err(Error::table(path, problem));
+                }
+                rows.seen += empty;
+                rows.dropped += empty;
+                previous = line;
+            }
+            rows.seen += 1;
+            let place = || format!("row {} (line {})", rows.seen, *lines + records.line(record));
+            if record.len() != header.len() {
                 let problem = format!(
-                    "row {} (line {line}), column \"{}\": the line is empty, a missing value; {}",
-                    rows.seen + 1,
-                    short_name(name),
-                    missing.advice()
+                    "{} has {} fields where {} were expected{}",
+                    place(),
+                    record.len(),
+                    header.len(),
+                    if *first_is_data { ", as in the first row" } else { ", as in the header" }
                 );
                 return Err(Error::table(path, problem));
             }
-            rows.seen += empty;
-            rows.dropped += empty;
-            previous = line;
-        }
-        rows.seen += 1;
-        let place = || format!("row {} (line {})", rows.seen, skipped + records.line(&record));
-        if record.len() != header.len() {
-            let problem = format!(
-                "{} has {} fields where {} were expected{}",
-                place(),
-                record.len(),
-                header.len(),
-                if first_is_data { ", as in the first row" } else { ", as in the header" }
-            );
-            return Err(Error::table(path, problem));
-        }
-        let row_start = rows.values.len();
-        for (j, &column) in chosen.iter().enumerate() {
-            let seen = rows.seen;
-            let found = |problem: &str| {
-                let text = String::from_utf8_lossy(record[column].trim_ascii());
-                let short: String = text.chars().take(40).collect();
-                let dots = if short.len() < text.len() { "…" } else { "" };
-                let place = format!("row {seen} (line {})", skipped + records.line(&record));
-                let problem = format!(
-                    "{place}, column \"{}\": found \"{short}{dots}\", {problem}",
-                    short_name(&header[column])
-                );
-                Err(Error::table(path, problem))
-            };
-            let cell = match rows.is_categorical(j) {
-                false => dialect.cell(&record[column]),
-                true => match dialect.category(&record[column]) {
-                    Some(text) => Cell::Number(rows.place_text(j, &text, seen)?),
-                    None => Cell::Missing,
-                },
-            };
-            match cell {
-                Cell::Number(value) => rows.values.push(value),
-                Cell::Missing if missing == Missing::DropRows => {
-                    rows.values.truncate(row_start);
-                    rows.dropped += 1;
-                    break;
-                }
-                Cell::Missing => return found(&format!("{MISSING}; {}", missing.advice())),
-                Cell::OtherDecimal => return found(other_decimal(&dialect)),
-                Cell::Date => {
-                    return found(
-                        "a date or time; write it as a number, say days since the first, or choose other columns",
+            let row_start = rows.values.len();
+            for (j, &column) in chosen.iter().enumerate() {
+                let seen = rows.seen;
+                let found = |problem: &str| {
+                    let text = String::from_utf8_lossy(record[column].trim_ascii());
+                    let short: String = text.chars().take(40).collect();
+                    let dots = if short.len() < text.len() { "…" } else { "" };
+                    let place = format!("row {seen} (line {})", *lines + records.line(record));
+                    let problem = format!(
+                        "{place}, column \"{}\": found \"{short}{dots}\", {problem}",
+                        short_name(&header[column])
                     );
+                    Err(Error::table(path, problem))
+                };
+                let cell = match rows.is_categorical(j) {
+                    false => dialect.cell(&record[column]),
+                    true => match dialect.category(&record[column]) {
+                        Some(text) => Cell::Number(rows.place_text(j, &text, seen)?),
+                        None => Cell::Missing,
+                    },
+                };
+                match cell {
+                    Cell::Number(value) => rows.values.push(value),
+                    Cell::Missing if missing == Missing::DropRows => {
+                        rows.values.truncate(row_start);
+                        rows.dropped += 1;
+                        break;
+                    }
+                    Cell::Missing => return found(&format!("{MISSING}; {}", missing.advice())),
+                    Cell::OtherDecimal => return found(other_decimal(dialect)),
+                    Cell::Date => {
+                        return found(
+                            "a date or time; write it as a number, say days since the first, or choose other columns",
+                        );
+                    }
+                    Cell::Text => return found(NOT_A_NUMBER),
                 }
-                Cell::Text => return found(NOT_A_NUMBER),
             }
         }
+        Ok(())
     }
-    rows.finish(Vec::new())
 }
 
 /// What is said of a missing cell.
@@ -223,6 +270,14 @@ impl<R: io::Read> Start<R> {
             start.grow(path, more)?;
         }
         Ok(start)
+    }
+
+    /// The length of the first line, if it ends where its record does: there are no quotation marks.
+    fn plain_line(&self) -> Option<usize> {
+        let length = 1 + self.sample.iter().position(|&byte| byte == b'\n')?;
+        let line = &self.sample[..length];
+        let line = line.strip_suffix(b"\r\n").unwrap_or(line);
+        (!line.contains(&b'"') && !line.contains(&b'\r')).then_some(length)
     }
 
     /// Reads on until the sample has `length` bytes or all of the text.

@@ -238,6 +238,46 @@ fn tables_longer_and_wider_than_the_sample_are_read_whole() {
     assert_eq!((table.rows(), table.columns()), (2, 30_000));
 }
 
+/// Lines out of the ordinary among plain ones: the reader of blocks says what that of records, to which a quoted header leads, says.
+#[test]
+fn blocks_and_records_read_the_same() {
+    let odd = [
+        "",
+        "  ",
+        "1,,3",
+        "1,2",
+        "1,2,3,4",
+        "x,2,3",
+        "1,\"2\",3",
+        "\"1\n\",2,3",
+        "1,2,3\r",
+        "1,2\r,3",
+        " 1 ,\t2,3 ",
+        "1,nan,3",
+        "2024-05-31,2,3",
+        "1e400,2,3",
+    ];
+    for missing in [Missing::Fail, Missing::DropRows] {
+        let options = ReadOptions { missing, ..ReadOptions::default() };
+        for (first, odd) in odd.iter().enumerate() {
+            for place in [0, 1, 7, 30, 59] {
+                for last in ["", "\n", "\n\n"] {
+                    let mut lines: Vec<String> = (0..60).map(|i| format!("{i},{}.5,-{i}e3", i * i)).collect();
+                    lines.insert(place, (*odd).to_owned());
+                    lines.insert((place + 11 * first) % 61, "9,8,7".to_owned());
+                    let body = lines.join("\n") + last;
+                    let read = |header: &str| {
+                        let text = format!("# note\n{header}\n{body}");
+                        read_with(text.as_bytes(), &options).map_err(|error| error.to_string())
+                    };
+                    assert_eq!(read("a,b,c"), read("\"a\",b,c"), "{odd:?} in place {place}");
+                }
+            }
+        }
+    }
+    assert_eq!(parse("1,2\n3,4").unwrap().values(), parse("1,2\r\n3,4\r\n").unwrap().values());
+}
+
 #[test]
 fn endless_input_without_lines_ends_in_an_error() {
     let error = read_with(io::repeat(b'x'), &ReadOptions::default()).unwrap_err();
