@@ -43,6 +43,8 @@ CASES = {
     "npe, splines, embedded and whitened": dict(method="npe", epochs=2, hidden_width=6, transforms=2, blocks=1, bins=5, embedding=[4, 2], whiten="target"),
     "npe, masked": dict(method="npe", flow="maf", epochs=2, hidden_width=9, transforms=3, permutation_seed=7),
     "npe, masked, embedded": dict(method="npe", flow="maf", epochs=2, hidden_width=6, transforms=2, blocks=1, embedding=[4, 2], pca=2),
+    "npe, autoregressive front": dict(method="npe", front="autoregressive", front_width=5, epochs=2, hidden_width=6, transforms=2, scaling="common"),
+    "npe, masked, embedded, autoregressive front": dict(method="npe", flow="maf", front="autoregressive", front_width=4, epochs=2, hidden_width=6, transforms=1, embedding=[4, 3]),
     "cp-flow": dict(method="cp-flow", **SMALL),
     "cp-flow, two blocks": dict(method="cp-flow", blocks=2, depth=2, **SMALL),
     "atm": dict(method="atm", max_terms=8, folds=2),

@@ -513,8 +513,9 @@ pub(crate) struct SettingFlags {
     /// theta_1..theta_4=log; may be repeated, and the last one for a column counts
     #[arg(long, value_name = "COLUMNS=SUPPORT", value_parser = setting::<SupportRule>, help_heading = "Columns")]
     support: Vec<SupportRule>,
-    /// Centring and scaling of the columns [default: standard]
-    #[arg(long, help_heading = "Columns", value_parser = one_of::<Scaling>(&["standard", "robust", "none"]))]
+    /// Centring and scaling of the columns [default: standard]; common: one scale for all given columns, for series, spectra and
+    /// components
+    #[arg(long, help_heading = "Columns", value_parser = one_of::<Scaling>(&["standard", "robust", "common", "none"]))]
     scaling: Option<Scaling>,
     /// Standard deviation of the noise of given columns that are free of it in the table, as in 0.25 for all, or y1..y9=0.25; training
     /// adds it anew to every row of every step. May be repeated; rest stands for the columns that no other one names

@@ -247,12 +247,17 @@ class PcpMap:
         return _solve_gradient(lambda x: self._potential(x, y), z, self.xp)
 
 
+def _bent(s: Array, xp: Any) -> Array:
+    """ELU, also of complex numbers."""
+    return xp.where(s.real > 0, s, xp.exp(xp.where(s.real > 0, 0.0, s)) - 1.0)
+
+
 def _embedded(p: dict[str, Array], y: Array, layers: int, xp: Any, activation: str = "tanh") -> Array:
     """Layers that end in the activation, the last of them linear; y itself without any."""
     bend = {
         "tanh": xp.tanh,
         "relu": lambda s: _relu(s, xp),
-        "elu": lambda s: xp.where(s.real > 0, s, xp.exp(xp.where(s.real > 0, 0.0, s)) - 1.0),
+        "elu": lambda s: _bent(s, xp),
     }[activation]
     for layer in range(1, layers + 1):
         y = y @ p[f"E{layer}"].T + p[f"d{layer}"]
@@ -400,7 +405,7 @@ class Npe:
         self.transforms, self.width, self.blocks = (int(settings[key]) for key in ("transforms", "hidden_width", "blocks"))
         self.bins, self.bound = int(settings["bins"]), float(settings["tail_bound"])
         self.layers, self.activation = len(settings.get("embedding") or []), settings.get("embedding_activation", "tanh")
-        self.has_front = settings.get("front", "none") == "affine" and m > 0
+        self.front = settings.get("front", "none") if m > 0 else "none"
         self.orders = _permutations(int(settings["permutation_seed"]), n, self.transforms) if self.kind == "maf" else []
         degrees, inputs = np.sort(np.arange(self.width) % max(n - 1, 1) + min(n - 1, 1)), np.arange(1, n + 1)
         hidden = [degrees[:, None] >= degrees] * self.blocks
@@ -422,6 +427,16 @@ class Npe:
         places = {(i, j): 2 * n + i * (i - 1) // 2 + j for i in range(n) for j in range(i)}
         log = 8.0 * self.xp.tanh(columns[:, n : 2 * n] / 8.0)
         return columns[:, :n], log, {place: columns[:, at] for place, at in places.items()}
+
+    def _head(self, k: int, r: Array, y: Array) -> tuple[Array, Array]:
+        """μ and ℓ of coordinate k of an autoregressive front, from y and the coordinates before it, the first k columns of r."""
+        p, xp, width = self.p, self.xp, len(self.p["fa.0"])
+        layer = lambda name, v: v @ p[f"F{name}.{k}"].T + p[f"f{name}.{k}"]  # noqa: E731
+        opened = xp.tanh(layer("a", r[:, :k]) if k else xp.zeros_like(y[:, :1]) + p["fa.0"])
+        gates, own = layer("g", opened), slice(k * width, (k + 1) * width)
+        hidden = _bent(gates[:, :width] * (y @ p["Cf"][own].T + p["cf"][own]) + gates[:, width:], xp)
+        out = layer("o", hidden + _bent(layer("h", hidden), xp))
+        return out[:, 0], 8.0 * xp.tanh(out[:, 1] / 8.0)
 
     def _mix(self, mix: dict[tuple[int, int], Array], w: Array) -> Array:
         """(I + N) w."""
@@ -504,7 +519,12 @@ class Npe:
         """z and log det ∂z/∂x."""
         xp, log_det = self.xp, 0.0
         y = _embedded(self.p, y, self.layers, xp, self.activation)
-        if self.has_front:
+        if self.front == "autoregressive":
+            r = x @ self.p["Q"].T
+            heads = [self._head(k, r, y) for k in range(self.n)]
+            x = xp.stack([(r[:, k] - mean) * xp.exp(log) for k, (mean, log) in enumerate(heads)], axis=1)
+            log_det = sum(log for _, log in heads)
+        elif self.front == "affine":
             mean, log, mix = self._front(y)
             x, log_det = self._mix(mix, (x - mean) * xp.exp(log)), log.sum(axis=1)
         for t in range(self.transforms):
@@ -540,7 +560,13 @@ class Npe:
             for column, raw in self._splines(t, z, y).items():
                 columns[column] = self._unbend(raw, columns[column])
             z = xp.stack(columns, axis=1)
-        if self.has_front:
+        if self.front == "autoregressive":
+            r = z[:, :0]
+            for k in range(self.n):
+                mean, log = self._head(k, r, y)
+                r = xp.concatenate([r, (z[:, k] * xp.exp(-log) + mean)[:, None]], axis=1)
+            z = r @ self.p["Q"]
+        elif self.front == "affine":
             mean, log, mix = self._front(y)
             known: list[Array] = []
             for i in range(self.n):

@@ -75,6 +75,10 @@ pub enum Scaling {
     /// Median and interquartile range / 1.349, for heavy tails; a column whose interquartile range is 0 takes
     /// the standard deviation for scale.
     Robust,
+    /// Given columns keep their sizes relative to one another: the mean of each, and for all of them one scale, the root of
+    /// their mean variance. For columns in one unit, as time series, spectra or principal components: those that vary little, with more noise in
+    /// them than signal, are not blown up. Target columns as in [`Standard`](Self::Standard).
+    Common,
     /// Centre 0 and scale 1.
     None,
 }
@@ -84,6 +88,7 @@ impl fmt::Display for Scaling {
         f.write_str(match self {
             Self::Standard => "standard",
             Self::Robust => "robust",
+            Self::Common => "common",
             Self::None => "none",
         })
     }
@@ -96,8 +101,12 @@ impl FromStr for Scaling {
         match text {
             "standard" => Ok(Self::Standard),
             "robust" => Ok(Self::Robust),
+            "common" => Ok(Self::Common),
             "none" => Ok(Self::None),
-            _ => Err(Error::setting("scaling", format!("{text:?} is not one of standard, robust, none"))),
+            _ => Err(Error::setting(
+                "scaling",
+                format!("{text:?} is not one of standard, robust, common, none"),
+            )),
         }
     }
 }
@@ -223,8 +232,9 @@ pub(super) fn fit(
     let moments = moments(&columns, rows)?;
     let quartiles = match scaling {
         Scaling::Robust => quartiles(&columns, rows, GATHER),
-        Scaling::Standard | Scaling::None => Vec::new(),
+        Scaling::Standard | Scaling::Common | Scaling::None => Vec::new(),
     };
+    let common = if side == Side::Given { common_scale(&moments) } else { None };
     let mut warnings = Vec::new();
     for (index, (column, moments)) in columns.iter_mut().zip(&moments).enumerate() {
         if moments.is_constant() {
@@ -248,6 +258,7 @@ pub(super) fn fit(
         (column.centre, column.scale) = match scaling {
             Scaling::None => (0.0, 1.0),
             Scaling::Standard => (moments.mean(), moments.deviation()),
+            Scaling::Common => (moments.mean(), common.unwrap_or_else(|| moments.deviation())),
             Scaling::Robust => {
                 let [lower, median, upper] = quartiles[index];
                 let scale = upper / NORMAL_IQR - lower / NORMAL_IQR;
@@ -309,6 +320,15 @@ impl Moments {
     fn is_constant(&self) -> bool {
         self.half() <= CONSTANT * self.low.abs().max(self.high.abs()) || self.deviation() <= 0.0
     }
+}
+
+/// The root of the mean variance of the columns that vary, by way of the largest so that no square overflows; nothing where none varies.
+fn common_scale(moments: &[Moments]) -> Option<f64> {
+    let varying = || moments.iter().filter(|moments| !moments.is_constant()).map(Moments::deviation);
+    let largest = varying().fold(0.0, f64::max);
+    let (sum, count) =
+        varying().fold((0.0, 0.0), |(sum, count), sd| (sum + (sd / largest).powi(2), count + 1.0));
+    (count > 0.0).then(|| largest * (sum / count).sqrt())
 }
 
 /// Two passes over the rows: the range of each column's u, with every value checked, then Welford's recurrence.
@@ -466,6 +486,31 @@ mod tests {
     }
 
     #[test]
+    fn common_is_one_scale_for_all_given_columns_that_vary() {
+        let rows = FnRows::new(2, |index: usize, row: &mut [f64]| {
+            let sign = if index == 0 { 1.0 } else { -1.0 };
+            row.copy_from_slice(&[5.0 + 3.0 * sign, 4.0 * sign, 7.0]);
+        });
+        let found = |side: Side, count: usize| {
+            let rows = FnRows::new(2, |index: usize, row: &mut [f64]| {
+                let mut all = [0.0; 3];
+                rows.read(index, &mut all);
+                row.copy_from_slice(&all[..count]);
+            });
+            let fitted = fit(side, &names(&["a", "b", "c"])[..count], &[], Scaling::Common, &rows);
+            fitted.expect("fits").0.iter().map(|column| (column.centre, column.scale)).collect::<Vec<_>>()
+        };
+        let scale = 12.5_f64.sqrt();
+        let given = found(Side::Given, 3);
+        for ((centre, own), (expected, expected_scale)) in
+            given.iter().zip([(5.0, scale), (0.0, scale), (7.0, 1.0)])
+        {
+            assert!((centre - expected).abs() < 1e-14 && (own - expected_scale).abs() < 1e-14, "{given:?}");
+        }
+        assert_eq!(found(Side::Target, 2), [(5.0, 3.0), (0.0, 4.0)]);
+    }
+
+    #[test]
     fn robust_agrees_with_sorting_when_columns_are_gathered_in_turns() {
         let columns = 3;
         let rows = FnRows::new(57, |index: usize, row: &mut [f64]| {
@@ -491,7 +536,7 @@ mod tests {
     #[test]
     fn constant_columns() {
         for values in [[3.7; 3], [0.0; 3], [1e9, 1e9 + 1e-7, 1e9], [0.1, 0.1, 0.3 - 0.2]] {
-            for scaling in [Scaling::Standard, Scaling::Robust, Scaling::None] {
+            for scaling in [Scaling::Standard, Scaling::Robust, Scaling::Common, Scaling::None] {
                 let message = fit_one(&values, Side::Target, scaling).expect_err("constant").to_string();
                 assert!(message.contains("\"a\" is constant") && message.contains("`target`"), "{message}");
                 let (column, warnings) = fit_one(&values, Side::Given, scaling).expect("allowed");

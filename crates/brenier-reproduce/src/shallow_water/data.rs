@@ -133,6 +133,14 @@ impl Waves {
     pub fn rows(&self) -> usize {
         self.depths.len() / CELLS
     }
+
+    /// The same with the leading `count` features of each row.
+    pub(super) fn leading(&self, count: usize) -> Self {
+        let width = self.features.len() / self.rows().max(1);
+        let features =
+            self.features.chunks_exact(width.max(1)).flat_map(|row| &row[..count]).copied().collect();
+        Self { depths: self.depths.clone(), modes: self.modes.clone(), features }
+    }
 }
 
 /// One observation of all 20 000 features, and the depths behind it where they are known.

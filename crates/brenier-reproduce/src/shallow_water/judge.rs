@@ -109,6 +109,8 @@ pub(super) fn judge(
     projection: &Projection,
     settings: &SwSettings,
 ) -> Result<Scores> {
+    // A recipe may look at the leading components alone.
+    let test = &test.leading(model.header().given_transform.input_dim());
     let losses: Vec<f64> =
         model.log_density(&test.modes, &test.features)?.user.iter().map(|density| -density).collect();
     let test_nll = Estimate::of(&losses);
@@ -195,7 +197,8 @@ fn at_observation(
     projection: &Projection,
     settings: &SwSettings,
 ) -> Result<AtObservation> {
-    let y = observation.projected(projection);
+    let mut y = observation.projected(projection);
+    y.truncate(model.header().given_transform.input_dim());
     let mode = model.mode(&y, 1, settings.seed, &ModeSettings::default())?.remove(0).point;
     let drawn = model.sample(&y, 1, PROFILES, settings.seed, &SampleSettings::default())?.values;
     let mode = depths_of(&mode);

@@ -28,7 +28,7 @@ pub use judge::{AtObservation, Calibrated, ExactAt, RankCurves, Scores, Yardstic
 use crate::map::Method;
 use crate::simulate::shallow_water::{NOISE, depth};
 use crate::train::{Schedule, TrainSettings};
-use crate::transform::{NoiseRule, NoiseSettings};
+use crate::transform::{NoiseRule, NoiseSettings, Scaling};
 use crate::{Error, FitSettings, Result};
 
 /// How a map is learned.
@@ -137,7 +137,8 @@ impl Recipe {
                     ..TrainSettings::default()
                 };
                 let flow = json!({
-                    "flow": "maf", "transforms": 3, "hidden_width": 128, "blocks": 1, "embedding": OUR_EMBEDDING,
+                    "flow": "nsf", "transforms": 2, "hidden_width": 64, "blocks": 1, "front": "autoregressive",
+                    "front_width": OUR_FRONT, "embedding": OUR_EMBEDDING, "embedding_activation": "relu",
                 });
                 (of(Method::Npe, flow)?, cosine)
             }
@@ -146,13 +147,18 @@ impl Recipe {
             |sd: f64| NoiseSettings { rules: vec![NoiseRule { columns: crate::data::Selection::Rest, sd }] };
         Ok(FitSettings {
             target: Some(format!("{TARGET_PREFIX}1..{TARGET_PREFIX}{}", settings.modes).parse()?),
-            given: Some("rest".parse()?),
+            given: Some(match self {
+                Self::Pairs | Self::Fresh => {
+                    format!("y1..y{}", OUR_COMPONENTS.min(settings.components)).parse()?
+                }
+                _ => "rest".parse()?,
+            }),
+            scaling: match self {
+                Self::Pairs | Self::Fresh => Scaling::Common,
+                _ => Scaling::Standard,
+            },
             noise: if self == Self::Fresh { all(NOISE) } else { NoiseSettings::default() },
             jitter: if self == Self::Pairs { all(OUR_JITTER) } else { NoiseSettings::default() },
-            reduce: match self {
-                Self::Pairs | Self::Fresh => Some(OUR_DIRECTIONS),
-                _ => None,
-            },
             seed: settings.seed,
             method,
             train: TrainSettings {
@@ -169,9 +175,11 @@ impl Recipe {
 }
 
 /// Layers of the network that embeds the given variables in our recipes.
-const OUR_EMBEDDING: [usize; 3] = [512, 512, 128];
-/// Most directions that the features are reduced to.
-const OUR_DIRECTIONS: usize = 1000;
+const OUR_EMBEDDING: [usize; 3] = [512, 512, 256];
+/// Width of the front's networks.
+const OUR_FRONT: usize = 64;
+/// Leading components that our recipes look at: the others say little, and cost time.
+const OUR_COMPONENTS: usize = 1000;
 /// Noise added to noisy pairs in training.
 const OUR_JITTER: f64 = 0.125;
 /// Epochs from pairs, and with fresh noise.

@@ -19,11 +19,12 @@ use crate::map::pcp::Front;
 /// B: a scale stays between e^−8 and e^8, however far y is from the training rows.
 const BOUND: f64 = 8.0;
 
-/// Columns that a front takes from y: μ, ℓ, then the rows of N.
-pub(super) fn width(front: Front, target: usize) -> usize {
+/// Columns that a front takes from y: μ, ℓ, then the rows of N; or those of the networks of an autoregressive one, of the width `heads`.
+pub(super) fn width(front: Front, target: usize, heads: usize) -> usize {
     match front {
         Front::None => 0,
         Front::Affine => target.saturating_mul(target.saturating_add(3)) / 2,
+        Front::Autoregressive => target.saturating_mul(heads),
     }
 }
 
@@ -33,9 +34,14 @@ fn row(n: usize, i: usize) -> usize {
 }
 
 impl<T: Real> NpeMap<T> {
+    /// Whether the front has a network for every coordinate.
+    fn has_heads(&self) -> bool {
+        self.layout.shape.front == Front::Autoregressive
+    }
+
     /// Whether there is a front.
     pub(super) fn has_front(&self) -> bool {
-        self.layout.shape.front == Front::Affine
+        self.layout.shape.front != Front::None
     }
 
     /// The entries of a shard's contexts that belong to the front.
@@ -45,6 +51,9 @@ impl<T: Real> NpeMap<T> {
 
     /// From t to ℓ, where the front's columns have their biases.
     pub(super) fn close_front(&self, columns: &mut [T], stride: usize, padded: usize) {
+        if self.has_heads() {
+            return;
+        }
         let (n, bound) = (self.layout.shape.target, T::from_f64(BOUND));
         let scales = &mut columns[n * stride..2 * n * stride];
         apply(scales, stride, padded, |t| bound * (t / bound).tanh_vec());
@@ -52,6 +61,9 @@ impl<T: Real> NpeMap<T> {
 
     /// From ℓ̄ to t̄, in place.
     pub(super) fn open_front_bars(&self, bars: &mut [T], values: &[T], stride: usize, padded: usize) {
+        if self.has_heads() {
+            return;
+        }
         let (n, bound) = (self.layout.shape.target, T::from_f64(BOUND));
         let place = n * stride..2 * n * stride;
         let slope = |bar: T, log: T| bar * (T::ONE - (log / bound) * (log / bound));
@@ -60,6 +72,9 @@ impl<T: Real> NpeMap<T> {
 
     /// u as the state before the first transform, and its log-determinant, from x.
     pub(super) fn enter_front(&self, shard: &mut Shard<T>, rows: usize) {
+        if self.has_heads() {
+            return self.enter_heads(shard, rows);
+        }
         let (n, stride, padded) = (self.layout.shape.target, shard.stride, shard.padded(rows));
         let place = self.front_columns(stride);
         let Shard { entered, states, contexts, log, .. } = shard;
@@ -92,6 +107,9 @@ impl<T: Real> NpeMap<T> {
 
     /// x̄ in the place of ū in `bars.state`, and the adjoints of the front's columns; the head of this file has the formulas.
     pub(super) fn pull_front(&self, shard: &mut Shard<T>, rows: usize, weight: T) {
+        if self.has_heads() {
+            return self.pull_heads(shard, rows, weight);
+        }
         let (n, stride, padded) = (self.layout.shape.target, shard.stride, shard.padded(rows));
         let place = self.front_columns(stride);
         let Shard { entered, contexts, bars, .. } = shard;
@@ -128,6 +146,9 @@ impl<T: Real> NpeMap<T> {
 
     /// x from u, the state before the first transform.
     pub(super) fn leave_front(&self, shard: &mut Shard<T>, rows: usize) {
+        if self.has_heads() {
+            return self.leave_heads(shard, rows);
+        }
         let (n, stride, padded) = (self.layout.shape.target, shard.stride, shard.padded(rows));
         let place = self.front_columns(stride);
         let Shard { entered, states, contexts, .. } = shard;

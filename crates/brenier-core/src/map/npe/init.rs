@@ -4,12 +4,14 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::shape::{Layer, Layout, TransformPlace};
-use super::{LEAST, NpeMap, NpeShape};
+use super::{Front, LEAST, NpeMap, NpeShape};
 use crate::Result;
 use crate::kernel::Real;
 
 /// Bound of the starting values of a residual block's second layer, which make it nearly the identity.
 const NEARLY_NOTHING: f64 = 1e-3;
+/// The last layer of a front's network, as a part of what others start with.
+const SMALL: f64 = 0.1;
 
 impl<T: Real> NpeMap<T> {
     /// A map with random parameters, the same for the same seed: weights and biases U(±1/√fan-in), the second layer of a
@@ -61,11 +63,26 @@ impl<T: Real> NpeMap<T> {
                 draw(&mut parameters[start..start + h], bound(inputs));
             }
         }
-        // A front starts near the identity.
+        // A front starts near the identity: its last layer is small.
+        let heads = layout.shape.front == Front::Autoregressive;
+        let said = if heads { bound(layout.features) } else { NEARLY_NOTHING };
         for column in 0..layout.features {
             let start = layout.context_weight.start + column * record;
             let own = start + layout.flow_record()..start + record;
-            draw(&mut parameters[own], NEARLY_NOTHING);
+            draw(&mut parameters[own], said);
+        }
+        for head in &layout.heads {
+            for (letter, at) in head.layers() {
+                let least = if letter == 'o' { SMALL } else { 1.0 };
+                draw(&mut parameters[at.weight()], least * bound(at.inputs));
+            }
+            // What y says passes where the coordinates before say nothing.
+            let gates = head.gates.start..head.gates.start + layout.shape.front_width;
+            parameters[gates].fill(T::ONE);
+        }
+        let n = layout.shape.target;
+        for i in 0..if heads { n } else { 0 } {
+            parameters[layout.rotation.start + i * (n + 1)] = T::ONE;
         }
         layout.embedding.initialise(&mut parameters, draw);
         Ok(Self { layout, parameters })

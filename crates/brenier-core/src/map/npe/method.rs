@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::draw::{distances, not_finite, refuse};
-use super::{FlowKind, NpeMap, NpeShape};
+use super::{FlowKind, NpeMap, NpeShape, order};
 use crate::Result;
 use crate::map::embed::Activation;
 use crate::map::method::{
@@ -53,6 +53,8 @@ pub struct NpeSettings {
     pub embedding_activation: Activation,
     /// What stands before the first transform.
     pub front: Front,
+    /// Width of the networks of an autoregressive front.
+    pub front_width: Option<usize>,
     /// Seed of the permutations between autoregressive transforms.
     pub permutation_seed: u64,
 }
@@ -71,6 +73,7 @@ impl NpeSettings {
             embedding: if given == 0 { Vec::new() } else { self.embedding.clone() },
             embedding_activation: self.embedding_activation,
             front: if given == 0 { Front::None } else { self.front },
+            front_width: self.front_width.unwrap_or(sbi.front_width),
             permutation_seed: self.permutation_seed,
             ..sbi
         }
@@ -93,6 +96,7 @@ impl MethodSpec for NpeSettings {
         self.transforms.get_or_insert(sbi.transforms);
         self.blocks.get_or_insert(sbi.blocks);
         self.bins.get_or_insert(sbi.bins);
+        self.front_width.get_or_insert(sbi.front_width);
         train.clip.get_or_insert(5.0);
         match self.preset {
             Preset::Brenier => {
@@ -124,6 +128,9 @@ impl MethodSpec for NpeSettings {
     fn train(&self, training: Training<'_>) -> Result<(Arc<dyn TransportMap>, Outcome)> {
         let shape = self.shape(training.data.target, training.data.given);
         let mut map = NpeMap::initial(shape, training.seed)?;
+        if map.shape().front == Front::Autoregressive {
+            map.set_order(&order::rotation(&training)?);
+        }
         let outcome = training.descend(&mut map)?;
         Ok((Arc::new(FlowPosterior::new(map)), outcome))
     }
@@ -192,9 +199,16 @@ impl ListedMethod for NpeSettings {
             },
             SettingInfo {
                 name: "front",
-                kind: SettingKind::Choice(&["none", "affine"]),
-                help: "what stands before the transforms: affine centres and scales the target by the given columns",
+                kind: SettingKind::Choice(&Front::NAMES),
+                help: "what stands before the transforms: affine centres and scales the target by the given columns, autoregressive \
+                       one coordinate after the other by these and the coordinates before",
                 default: "none",
+            },
+            SettingInfo {
+                name: "front_width",
+                kind: SettingKind::Whole,
+                help: "width of the networks of an autoregressive front",
+                default: "64",
             },
             SettingInfo {
                 name: "permutation_seed",
@@ -298,7 +312,11 @@ impl TransportMap for FlowPosterior {
                 shape.embedding_activation.name()
             ),
         };
-        let front = if shape.front == Front::Affine { ", affine front" } else { "" };
+        let front = match shape.front {
+            Front::None => String::new(),
+            Front::Affine => ", affine front".to_owned(),
+            Front::Autoregressive => format!(", autoregressive front of width {}", shape.front_width),
+        };
         format!(
             "{kind} transforms, hidden width {}, {} blocks{embedding}{front}",
             shape.hidden_width, shape.blocks

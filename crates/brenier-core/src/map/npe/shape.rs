@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::LEAST;
 use super::front;
+use super::heads::{self, Head};
 use crate::map::embed::{Activation, Embedding};
 use crate::map::pcp::Front;
 use crate::map::{Constraint, TensorSpec};
@@ -51,6 +52,9 @@ pub struct NpeShape {
     pub embedding_activation: Activation,
     /// What stands before the first transform.
     pub front: Front,
+    /// Width of the networks of an autoregressive front.
+    #[serde(default)]
+    pub front_width: usize,
     /// What the permutations between autoregressive transforms are drawn from.
     pub permutation_seed: u64,
 }
@@ -73,6 +77,7 @@ impl NpeShape {
             embedding: Vec::new(),
             embedding_activation: Activation::Tanh,
             front: Front::None,
+            front_width: 64,
             permutation_seed: 0,
         }
     }
@@ -106,7 +111,13 @@ impl NpeShape {
         if self.given == 0 && !self.embedding.is_empty() {
             return Err(Error::setting("embedding", "there is no given column to embed; leave it out"));
         }
-        if self.given == 0 && self.front == Front::Affine {
+        if self.front == Front::Autoregressive && !(1..=1 << 12).contains(&self.front_width) {
+            return Err(Error::setting(
+                "front_width",
+                format!("{} is not between 1 and 4096", self.front_width),
+            ));
+        }
+        if self.given == 0 && self.front != Front::None {
             return Err(Error::setting("front", "needs given columns, which place and scale are read from"));
         }
         if self.embedding.contains(&0) || self.embedding.len() > 1000 {
@@ -125,7 +136,10 @@ impl NpeShape {
         let each = h * (n + 4 + 2 * blocks * (h + 1) + (blocks + 1) * (m + 1))
             + 3 * bins * n * (h + 1)
             + n * (n + 2);
-        let front = front::width(self.front, self.target) as u128 * (m + 1);
+        let mut front = front::width(self.front, self.target, self.front_width) as u128 * (m + 1);
+        if self.front == Front::Autoregressive {
+            front += heads::count(n, self.front_width as u128);
+        }
         let embedding = Embedding::count(self.given, &self.embedding);
         if each * self.transforms as u128 + front + embedding > MOST_PARAMETERS {
             return Err(too_large());
@@ -244,6 +258,9 @@ pub(super) struct Layout {
     /// Vectors of h numbers that a transform takes from y.
     pub slots: usize,
     pub transforms: Vec<TransformPlace>,
+    /// The networks of an autoregressive front, and its rotation Q, which is not trained.
+    pub heads: Vec<Head>,
+    pub rotation: Range<usize>,
     /// The end of the transforms' own parameters.
     pub core: usize,
     /// c and C of all transforms and slots, then of the front: vectors and matrices of `record` rows.
@@ -302,7 +319,22 @@ impl Layout {
             });
         }
         let slots = if flow == FlowKind::Nsf && n > 1 { 1 + blocks } else { 1 };
-        let record = count * slots * h + front::width(shape.front, n);
+        let record = count * slots * h + front::width(shape.front, n, shape.front_width);
+        let (mut heads, mut rotation) = (Vec::new(), 0..0);
+        if shape.front == Front::Autoregressive {
+            let width = shape.front_width;
+            let mut layer = |outputs: usize, inputs: usize| {
+                let start = take(outputs * (inputs + 1)).start;
+                Layer { outputs, inputs, start }
+            };
+            heads.extend((0..n).map(|k| Head {
+                open: layer(width, k),
+                gates: layer(2 * width, width),
+                hidden: layer(width, width),
+                output: layer(2, width),
+            }));
+            rotation = take(n * n);
+        }
         let core = take(0).start;
         let (context_bias, context_weight) = (take(record), take(record * features));
         let embedding =
@@ -311,6 +343,8 @@ impl Layout {
             features,
             slots,
             transforms,
+            heads,
+            rotation,
             core,
             parameters: embedding.end().unwrap_or(context_weight.end),
             context_bias,
@@ -398,6 +432,20 @@ impl Layout {
                 specs.push(matrix(format!("C{slot}.{t}"), h, self.features, start, self.record));
             }
         }
+        for (k, head) in self.heads.iter().enumerate() {
+            for (letter, at) in head.layers() {
+                specs.push(vector(format!("f{letter}.{k}"), at.start, at.outputs));
+                // The first coordinate reads none.
+                if at.inputs > 0 {
+                    let start = at.weight().start;
+                    specs.push(matrix(format!("F{letter}.{k}"), at.outputs, at.inputs, start, at.outputs));
+                }
+            }
+        }
+        if !self.rotation.is_empty() {
+            let n = self.shape.target;
+            specs.push(matrix("Q".to_owned(), n, n, self.rotation.start, n));
+        }
         let (row, own) = (self.flow_record(), self.record - self.flow_record());
         if own > 0 {
             specs.push(vector("cf".to_owned(), self.context_bias.start + row, own));
@@ -465,11 +513,15 @@ mod tests {
 
     #[test]
     fn tensors_tile_the_parameter_vector() {
-        for (flow, n, m) in
-            [(FlowKind::Maf, 1, 3), (FlowKind::Maf, 4, 2), (FlowKind::Nsf, 1, 0), (FlowKind::Nsf, 5, 3)]
-        {
-            let front = if m == 0 { Front::None } else { Front::Affine };
-            let shape = NpeShape { hidden_width: 7, front, ..NpeShape::new(flow, n, m) };
+        for (flow, n, m, front) in [
+            (FlowKind::Maf, 1, 3, Front::Affine),
+            (FlowKind::Maf, 4, 2, Front::Affine),
+            (FlowKind::Nsf, 1, 0, Front::None),
+            (FlowKind::Nsf, 5, 3, Front::Affine),
+            (FlowKind::Maf, 4, 2, Front::Autoregressive),
+            (FlowKind::Nsf, 1, 2, Front::Autoregressive),
+        ] {
+            let shape = NpeShape { hidden_width: 7, front, front_width: 6, ..NpeShape::new(flow, n, m) };
             let layout = Layout::new(shape);
             let mut places: Vec<usize> =
                 layout.tensors().iter().flat_map(|spec| spec.indices().collect::<Vec<_>>()).collect();

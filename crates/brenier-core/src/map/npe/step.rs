@@ -42,6 +42,8 @@ pub struct NpeWorkspace<T> {
 enum Part {
     /// Parameters of the transforms, whose gradients the shards have summed.
     Core,
+    /// Parameters that stay as they are.
+    Fixed,
     /// Entries of c.
     ContextBias,
     /// Columns of C.
@@ -94,6 +96,10 @@ impl<T: Real> NpeMap<T> {
                 }
             }
         }
+        for head in &layout.heads {
+            head.layers().into_iter().for_each(|(_, at)| layer(&mut core, at));
+        }
+        push(layout.rotation.clone(), Part::Fixed, false);
         push(layout.context_bias.clone(), Part::ContextBias, false);
         let width = (BLOCK_ENTRIES / layout.record).max(1);
         for first in (0..layout.features).step_by(width) {
@@ -234,6 +240,7 @@ impl<T: Real> Trainable<T> for NpeMap<T> {
                 #[inline(always)]
                 || sum_into(gradient, workspace.used().map(|(shard, _)| &shard.bars.gradient[range.clone()])),
             ),
+            Part::Fixed => gradient.fill(T::ZERO),
             Part::ContextBias => {
                 // A column of ones stands before every state.
                 workspace.context_sums(gradient, layout.record, 0..1, |shard| &shard.states[0]);

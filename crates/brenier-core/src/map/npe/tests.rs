@@ -135,17 +135,20 @@ fn a_lone_coordinate_makes_the_autoregressive_flow_a_gaussian() {
 /// Along a random direction in the parameters, or in x, the loss leaves its tangent by a remainder that falls with the square of the step.
 #[test]
 fn gradients_with_a_front_and_any_activation_pass_taylors_test() {
-    for (flow, activation) in [
-        (FlowKind::Maf, Activation::Elu),
-        (FlowKind::Nsf, Activation::Tanh),
-        (FlowKind::Maf, Activation::Relu),
+    for (flow, activation, front) in [
+        (FlowKind::Maf, Activation::Elu, Front::Affine),
+        (FlowKind::Nsf, Activation::Tanh, Front::Affine),
+        (FlowKind::Maf, Activation::Relu, Front::Affine),
+        (FlowKind::Maf, Activation::Tanh, Front::Autoregressive),
+        (FlowKind::Nsf, Activation::Elu, Front::Autoregressive),
     ] {
         let shape = NpeShape {
             hidden_width: 8,
             transforms: 2,
             embedding: vec![7, 6, 5],
             embedding_activation: activation,
-            front: Front::Affine,
+            front,
+            front_width: 6,
             ..NpeShape::new(flow, 4, 3)
         };
         let map = shaken(shape, 21);
@@ -166,7 +169,11 @@ fn gradients_with_a_front_and_any_activation_pass_taylors_test() {
         };
         let mut gradient = vec![f64::NAN; map.parameters().len()];
         let base = loss(&map, &x, Some(&mut gradient));
-        let direction = normals(&mut rng, gradient.len());
+        let mut direction = normals(&mut rng, gradient.len());
+        // The rotation of an autoregressive front stays as it is.
+        for spec in map.tensors().iter().filter(|spec| spec.name == "Q") {
+            spec.indices().for_each(|at| direction[at] = 0.0);
+        }
         let slope: f64 = gradient.iter().zip(&direction).map(|(g, d)| g * d).sum();
         let (mut density, mut x_gradient) = (vec![0.0; rows], vec![0.0; 4 * rows]);
         map.log_density_gradient(&x, &y, &mut density, &mut x_gradient).expect("finite");
@@ -233,6 +240,58 @@ fn a_front_is_the_affine_map_of_its_columns() {
     assert!((det - inner_det - log.iter().sum::<f64>()).abs() < 1e-12);
     let back = map.draw(&z, &y, &[0]).expect("sizes fit");
     for (a, b) in back.iter().zip(&x) {
+        assert!((a - b).abs() < 1e-9, "{a} {b}");
+    }
+}
+
+/// Coordinate k of an autoregressive front reads r_1, …, r_k alone, log det is that of the triangle, and draws return.
+#[test]
+fn an_autoregressive_front_is_triangular_after_its_rotation() {
+    let (n, m) = (4, 3);
+    let shape = NpeShape {
+        hidden_width: 5,
+        transforms: 1,
+        front: Front::Autoregressive,
+        front_width: 7,
+        ..NpeShape::new(FlowKind::Maf, n, m)
+    };
+    let mut map = shaken(shape, 31);
+    // A rotation in two planes, and a flow that scales all coordinates alike and permutes them.
+    let (c, s) = (0.6, 0.8);
+    let q = [[c, s, 0.0, 0.0], [-s, c, 0.0, 0.0], [0.0, 0.0, s, -c], [0.0, 0.0, c, s]];
+    map.set_order(&q.concat());
+    for spec in map.tensors() {
+        if ["W3.0", "b3.0"].contains(&spec.name.as_str()) {
+            spec.indices().for_each(|at| map.parameters[at] = 0.0);
+        }
+    }
+    let mut rng = ChaCha8Rng::seed_from_u64(32);
+    let (r, y) = (normals(&mut rng, n), normals(&mut rng, m));
+    let turned = |r: &[f64]| -> Vec<f64> { (0..n).map(|j| (0..n).map(|k| q[k][j] * r[k]).sum()).collect() };
+    let image = |r: &[f64]| {
+        let (mut z, mut log_det) = ([0.0; 4], [0.0]);
+        map.forward(&turned(r), &y, &mut z, &mut log_det).expect("finite");
+        (z, log_det[0])
+    };
+    let (base, log_det) = image(&r);
+    let order: Vec<usize> = map.permutations().next().expect("one transform").to_vec();
+    let mut slopes = 0.0;
+    for j in 0..n {
+        let step = 1e-6;
+        let mut moved = r.clone();
+        moved[j] += step;
+        let (there, _) = image(&moved);
+        for (to, &k) in order.iter().enumerate() {
+            let slope = (there[to] - base[to]) / step;
+            assert_eq!(slope.abs() < 1e-8, k < j, "coordinate {k} along {j}: {slope}");
+            if k == j {
+                slopes += slope.ln();
+            }
+        }
+    }
+    assert!((slopes - log_det).abs() < 1e-5, "{slopes} {log_det}");
+    let back = map.draw(&base, &y, &[0]).expect("sizes fit");
+    for (a, b) in back.iter().zip(turned(&r)) {
         assert!((a - b).abs() < 1e-9, "{a} {b}");
     }
 }

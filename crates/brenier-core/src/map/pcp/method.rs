@@ -130,8 +130,8 @@ impl ListedMethod for PcpSettings {
             },
             SettingInfo {
                 name: "front",
-                kind: SettingKind::Choice(&["none", "affine"]),
-                help: "what stands before the potential: affine centres and scales the target by the given columns",
+                kind: SettingKind::Choice(&Front::NAMES),
+                help: "what stands before the potential: affine centres and scales the target by the given columns (not autoregressive)",
                 default: "none",
             },
             SettingInfo {
@@ -229,7 +229,7 @@ impl TransportMap for PcpInverter {
             OutputActivation::Softplus => "softplus",
         };
         let front = match shape.front {
-            Front::None => "",
+            Front::None | Front::Autoregressive => "",
             Front::Affine => ", affine front",
         };
         format!(

@@ -43,6 +43,13 @@ pub enum Front {
     None,
     /// u = L(y)(x − μ(y)): they see x centred and scaled by y.
     Affine,
+    /// One coordinate after the other is centred and scaled by y and the coordinates before; for flows alone.
+    Autoregressive,
+}
+
+impl Front {
+    /// The names of all, as in a settings file.
+    pub const NAMES: [&'static str; 3] = ["none", "autoregressive", "affine"];
 }
 
 /// The sizes of a partially input-convex network.
@@ -93,6 +100,9 @@ impl PcpShape {
                 format!("a fully convex network has no given columns, but there are {}", self.given),
             ));
         }
+        if self.front == Front::Autoregressive {
+            return Err(Error::setting("front", "autoregressive is for flows: choose none or affine"));
+        }
         if self.front == Front::Affine && self.given == 0 {
             return Err(Error::setting("front", "needs given columns, which place and scale are read from"));
         }
@@ -124,7 +134,7 @@ impl PcpShape {
     /// The numbers that make μ and the lower triangle of L.
     pub(crate) fn front_len(&self) -> usize {
         match self.front {
-            Front::None => 0,
+            Front::None | Front::Autoregressive => 0,
             Front::Affine => self.target.saturating_mul(self.target.saturating_add(3)) / 2,
         }
     }
