@@ -570,13 +570,13 @@ pub(crate) struct SettingFlags {
     /// last drop; cosine lowers it to zero over all --epochs [default: plateau]
     #[arg(long, help_heading = "Training", value_parser = one_of::<Schedule>(&["plateau", "cosine"]))]
     schedule: Option<Schedule>,
-    /// Validations without improvement before the step size drops [default: 20]
+    /// Validations without improvement before the step size drops [default: 20; NPE: 10]
     #[arg(long, value_name = "N", help_heading = "Training")]
     patience: Option<u32>,
-    /// Factor of a drop [default: 0.5]
+    /// Factor of a drop [default: 0.5; NPE: 0.3]
     #[arg(long, value_name = "FACTOR", help_heading = "Training")]
     drop_factor: Option<f64>,
-    /// The drop that ends the fit [default: 4]
+    /// The drop that ends the fit [default: 4; NPE: 3]
     #[arg(long, value_name = "N", help_heading = "Training")]
     max_drops: Option<u32>,
     /// Whether a drop goes back to the best weights so far [default: true]
@@ -639,9 +639,9 @@ impl SettingFlags {
         fill(&mut train.max_steps, self.max_steps);
         set(&mut train.validate_every, self.validate_every);
         set(&mut train.schedule, self.schedule);
-        set(&mut train.patience, self.patience);
-        set(&mut train.drop_factor, self.drop_factor);
-        set(&mut train.max_drops, self.max_drops);
+        fill(&mut train.patience, self.patience);
+        fill(&mut train.drop_factor, self.drop_factor);
+        fill(&mut train.max_drops, self.max_drops);
         set(&mut train.rewind, self.rewind);
         set(&mut train.valid_fraction, self.valid_fraction);
         set(&mut train.max_valid_rows, self.max_valid_rows);

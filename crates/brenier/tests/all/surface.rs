@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use brenier::data::Table;
 use brenier::map::{Method, SampleSettings};
-use brenier::train::{TrainEvent, TrainSettings};
+use brenier::train::{Stop, TrainEvent, TrainSettings};
 use brenier::transform::Support;
 use brenier::{
     Event, Fit, FitSettings, Fitted, Journal, Observer, Posterior, Prepared, Run, StopToken, demo, fit_split,
@@ -331,6 +331,58 @@ fn an_ensemble_is_resumed_to_the_same_bits() {
     assert_eq!(resumed.to_bytes().unwrap(), whole.to_bytes().unwrap());
     let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// What members report comes to the run's observer while they train, on the thread of the call, and changes nothing.
+#[test]
+fn members_are_observed_while_they_train() {
+    let table = demo::simulate(400, 0);
+    let settings = FitSettings { members: Some(3), ..quick(Method::PcpMap) };
+    let here = std::thread::current().id();
+    let mut seen = vec![0; 3];
+    let mut last = 0.0;
+    let mut observer = |event: &Event| {
+        assert_eq!(std::thread::current().id(), here);
+        if let Some(TrainEvent::PartValidated { number, of: 3, done, progress }) = event.get() {
+            assert!(*done >= last && *done <= 1.0 && progress.valid_nll.is_finite());
+            (seen[number - 1], last) = (progress.step, *done);
+        }
+        Ok(())
+    };
+    let observed = Fit::with_settings(settings.clone()).observer(&mut observer).run(&table).unwrap();
+    assert!(seen.iter().all(|step| *step > 0), "{seen:?}");
+    let silent = Fit::with_settings(settings.clone()).run(&table).unwrap();
+    assert_eq!(observed.to_bytes().unwrap(), silent.to_bytes().unwrap());
+    let mut failing = |event: &Event| match event.get() {
+        Some(TrainEvent::PartValidated { .. }) => Err(brenier::Error::Numerical("enough".to_owned())),
+        _ => Ok(()),
+    };
+    let error = Fit::with_settings(settings).observer(&mut failing).run(&table).unwrap_err().to_string();
+    assert!(error.contains("enough"), "{error}");
+}
+
+/// A stop leaves the members that were validated, as an ensemble of their own.
+#[test]
+fn a_stop_keeps_the_members_that_were_validated() {
+    let table = demo::simulate(400, 0);
+    let mut settings = FitSettings { members: Some(4), ..quick(Method::PcpMap) };
+    (settings.train.epochs, settings.train.patience) = (400, Some(1000));
+    let stop = StopToken::new();
+    let mut observer = |event: &Event| {
+        if matches!(event.get(), Some(TrainEvent::PartValidated { number: 2, .. })) {
+            stop.stop();
+        }
+        Ok(())
+    };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    let fit = Fit::with_settings(settings).stop(&stop).observer(&mut observer);
+    let fitted = pool.install(|| fit.run_fully(&table)).unwrap();
+    let header = fitted.posterior.header();
+    assert!(fitted.validated && header.training.stop == Stop::Interrupted);
+    assert_eq!(header.members.iter().map(|member| member.weight).collect::<Vec<_>>(), [0.5, 0.5]);
+    assert_eq!(header.members[0].training.stop, Stop::Epochs);
+    let kept = Posterior::from_bytes(&fitted.posterior.to_bytes().unwrap()).unwrap();
+    assert_eq!(kept.members().len(), 2);
 }
 
 /// An observer that fails ends the fit with its own error.
