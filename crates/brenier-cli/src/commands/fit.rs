@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use brenier::data::{self, Choice, Encoding, Pick, ReadOptions, Selection, Table};
+use brenier::map::Method;
 use brenier::train::Stop;
-use brenier::{Error, FitSettings, Journal, Posterior, Prepared, Run};
+use brenier::{Error, FitSettings, Journal, MethodChoice, Posterior, Prepared, Run};
 
 use super::{density, info};
 use crate::args::FitArguments;
@@ -20,8 +21,14 @@ use crate::{config, observations, output};
 pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
     let mut settings = match &arguments.config {
         Some(path) => config::read(path)?,
-        None => FitSettings::default(),
+        None => MethodChoice::Auto.settings(),
     };
+    if arguments.quick {
+        settings.auto = false;
+        if settings.method.method() != Method::default() {
+            settings.method = Method::default().defaults();
+        }
+    }
     arguments.settings.overlay(&mut settings)?;
     settings.validate()?;
     let every = Duration::try_from_secs_f64(arguments.checkpoint_seconds).map_err(|_| {
