@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 pub use auto::{Choice, MethodChoice, Trial};
 pub use builder::Fit;
-use parts::Part;
+use parts::{Part, train_parts};
 pub use prepared::Prepared;
 use prepared::SplitRows;
 pub use prepared::split;
@@ -77,7 +77,8 @@ impl Prepared {
             jitter: self.jitter.clone(),
             ..settings.clone()
         };
-        let Some(marginal) = &self.marginal else { return self.own.fit(settings, run) };
+        let reduced = self.reduced.as_ref();
+        let Some(marginal) = &self.marginal else { return self.own.fit(settings, reduced, run) };
         let half = |minutes: Option<f64>| minutes.map(|minutes| 0.5 * minutes);
         let train = TrainSettings { minutes: half(settings.train.minutes), ..settings.train.clone() };
         let settings = FitSettings { train, ..settings.clone() };
@@ -91,9 +92,9 @@ impl Prepared {
         };
         run.tell(block(1, &self.own.given_names))?;
         let marginal =
-            marginal.fit(&marginal_settings(&settings, &self.own.given_names), run.part(journal))?;
+            marginal.fit(&marginal_settings(&settings, &self.own.given_names), None, run.part(journal))?;
         run.tell(block(2, &self.own.target_names))?;
-        let mut fitted = self.own.fit(&settings, run)?;
+        let mut fitted = self.own.fit(&settings, reduced, run)?;
         fitted.warnings.splice(0..0, marginal.warnings);
         let ended = |posterior: &Posterior| !posterior.header().training.stop.is_resumable();
         if ended(&marginal.posterior) && ended(&fitted.posterior) {
@@ -117,12 +118,16 @@ struct Trained {
 }
 
 impl Block {
-    /// Fits π(target | given), or the density of the target where nothing is given.
-    fn fit(&self, settings: &FitSettings, mut run: Run<'_>) -> Result<Fitted> {
+    /// Fits π(target | given), or the density of the target where nothing is given; trials may prefer the `reduced` given columns.
+    fn fit(&self, settings: &FitSettings, reduced: Option<&Block>, mut run: Run<'_>) -> Result<Fitted> {
         let (target, given) = (self.target_names.len(), self.given_names.len());
         let (train_rows, valid_rows) = self.plain_split();
         let problem = Problem { target, given, rows: train_rows.len() };
-        let mut warnings = warnings::of_sizes(settings, train_rows.len(), valid_rows.len(), given);
+        let mut warnings = match reduced {
+            // Trials see to many given columns.
+            Some(_) => Vec::new(),
+            None => warnings::of_sizes(settings, train_rows.len(), valid_rows.len(), given),
+        };
         warnings.extend(self.warnings.iter().cloned());
         // What is wrong with the table should be known before hours are spent on it.
         for text in &warnings {
@@ -132,7 +137,10 @@ impl Block {
         let (settings, choice, stopped) = match settings.auto {
             true => {
                 let (settings, choice, stopped) =
-                    self.choose(settings, problem, run.part(journal.clone()))?;
+                    self.choose(settings, problem, reduced, run.part(journal.clone()))?;
+                if let Some(reduced) = reduced.filter(|_| settings.reduce.is_some()) {
+                    return reduced.fit_chosen(&settings, Some(choice), stopped, warnings, run);
+                }
                 (settings, Some(choice), stopped)
             }
             false => {
@@ -140,7 +148,19 @@ impl Block {
                 (settings.resolved(Problem { rows, ..problem }), None, None)
             }
         };
-        let settings = &settings;
+        self.fit_chosen(&settings, choice, stopped, warnings, run)
+    }
+
+    /// Fits with every choice made; `stopped` are the trials that a stopped fit ends with.
+    fn fit_chosen(
+        &self,
+        settings: &FitSettings,
+        choice: Option<Choice>,
+        stopped: Option<Vec<Trained>>,
+        mut warnings: Vec<String>,
+        mut run: Run<'_>,
+    ) -> Result<Fitted> {
+        let journal = run.plan().cloned();
         let splits = splits(self.rows, settings);
         let in_trials = stopped.is_some();
         let mut trained = match (stopped, splits.as_slice()) {
@@ -262,6 +282,7 @@ impl Block {
             &FitSettings { train: TrainSettings { minutes, ..settings.train.clone() }, ..settings.clone() };
         let journal = run.plan().cloned();
         let part = |(member, split)| Part {
+            block: self,
             settings: settings.clone(),
             split,
             member,
@@ -270,7 +291,7 @@ impl Block {
         let parts: Vec<Part<'_>> = splits.iter().enumerate().map(part).collect();
         run.tell(TrainEvent::Members { of })?;
         let mut found: Vec<Option<Trained>> = parts.iter().map(|_| None).collect();
-        self.train_parts(&parts, run, |number, trained, run| {
+        train_parts(&parts, run, |number, trained, run| {
             let trained = trained?;
             let best_valid_nll = trained.outcome.best_valid_nll;
             run.tell(TrainEvent::Member { number: number + 1, of, best_valid_nll })?;

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::parts::Part;
+use super::parts::{Part, train_parts};
 use super::prepared::{Block, SplitRows, splits};
 use super::{FitSettings, Trained, scores};
 use crate::map::method::Problem;
@@ -238,18 +238,32 @@ fn best(losses: &[Option<Vec<f64>>]) -> Option<usize> {
 
 impl Block {
     /// The settings of the best candidate, with every choice made, and how it was found; where the run was stopped, the maps
-    /// of its trials are all there will be.
+    /// of its trials are all there will be. `reduced` has the given columns reduced, as `reduce` in the settings then says.
     pub(super) fn choose(
         &self,
         settings: &FitSettings,
         problem: Problem,
+        reduced: Option<&Block>,
         mut run: Run<'_>,
     ) -> Result<(FitSettings, Choice, Option<Vec<Trained>>)> {
-        let candidates = candidates(settings, problem)?;
+        let mut candidates = candidates(settings, problem)?;
+        if let Some(reduced) = reduced {
+            let settings = FitSettings { reduce: Some(reduced.data.given), ..settings.clone() };
+            let problem = Problem { given: reduced.data.given, ..problem };
+            candidates.extend(self::candidates(&settings, problem)?.into_iter().map(|candidate| Candidate {
+                name: format!("{}, reduced to {} columns", candidate.name, reduced.data.given),
+                ..candidate
+            }));
+            candidates.sort_by_key(|candidate| candidate.parameters);
+        }
+        let block = |candidate: &Candidate| match reduced {
+            Some(reduced) if candidate.settings.reduce.is_some() => reduced,
+            _ => self,
+        };
         let journal = run.plan().cloned();
         let stop = run.token().clone();
         // One validation set of some dozen rows would choose by luck; all rows, fold by fold, take little time if they are few.
-        let folds = (self.data_rows() < FOLDED_ROWS).then_some(MEMBERS);
+        let folds = (self.data_rows() < FOLDED_ROWS && reduced.is_none()).then_some(MEMBERS);
         let splits = splits(self.rows, &FitSettings { members: folds, bootstrap: false, ..settings.clone() });
         let in_turn = (candidates.len() * splits.len()).div_ceil(rayon::current_num_threads());
         // The longest trials first, so that no thread is left alone with one of them.
@@ -258,6 +272,7 @@ impl Block {
             .flat_map(|candidate| (0..splits.len()).map(move |fold| (candidate, fold)))
             .collect();
         let part = |&(candidate, fold): &(usize, usize)| Part {
+            block: block(&candidates[candidate]),
             settings: short(&candidates[candidate].settings, in_turn),
             split: &splits[fold],
             member: fold,
@@ -266,7 +281,7 @@ impl Block {
         let parts: Vec<Part<'_>> = places.iter().map(part).collect();
         let mut found: Vec<Vec<Trained>> = candidates.iter().map(|_| Vec::new()).collect();
         run.tell(TrainEvent::Trials { of: parts.len() })?;
-        self.train_parts(&parts, run.part(None), |number, trained, _| match trained {
+        train_parts(&parts, run.part(None), |number, trained, _| match trained {
             Ok(trained) => {
                 found[places[number].0].push(trained);
                 Ok(())
@@ -275,9 +290,9 @@ impl Block {
             Err(error) => Err(error),
         })?;
         let mut losses = Vec::new();
-        for trained in &mut found {
+        for (candidate, trained) in candidates.iter().zip(&mut found) {
             trained.sort_by_key(|trial| trial.member);
-            losses.push(self.trial_losses(trained, &splits)?);
+            losses.push(block(candidate).trial_losses(trained, &splits)?);
         }
         let chosen = best(&losses).ok_or_else(|| {
             Error::Numerical(

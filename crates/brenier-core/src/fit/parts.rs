@@ -12,6 +12,7 @@ use crate::{Error, Event, Journal, Observer, Result, Run};
 
 /// One of the trainings.
 pub(super) struct Part<'a> {
+    pub(super) block: &'a Block,
     pub(super) settings: FitSettings,
     pub(super) split: &'a SplitRows,
     /// Its number among the members, which its seed depends on.
@@ -58,42 +59,38 @@ impl Observer for Relay<'_> {
     }
 }
 
-impl Block {
-    /// Trains all `parts`; `ended` receives the outcome of each, by its place, as they come.
-    pub(super) fn train_parts(
-        &self,
-        parts: &[Part<'_>],
-        mut run: Run<'_>,
-        mut ended: impl FnMut(usize, Result<Trained>, &mut Run<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let of = parts.len();
-        let (stop, abandoned) = (run.token().clone(), AtomicBool::new(false));
-        let numbers: Vec<usize> = (0..of).collect();
-        let mut done = vec![0.0; of];
-        side_by_side_reporting(
-            rayon::current_num_threads(),
-            &abandoned,
-            &numbers,
-            |&number, news| {
-                let part = &parts[number];
-                let train = &part.settings.train;
-                let mut relay =
-                    Relay { number, train, max_steps: 0, news: news.clone(), abandoned: &abandoned };
-                let run = Run::observed(&mut relay).stop(&stop).journal(part.journal.clone());
-                let outcome = Box::new(self.train(part.member, part.split, &part.settings, run));
-                Ok(News::Ended { number, outcome })
-            },
-            |news| match news? {
-                News::Validated { number, done: own, progress } => {
-                    done[number] = own;
-                    let done = done.iter().sum::<f64>() / of as f64;
-                    run.tell(TrainEvent::PartValidated { number: number + 1, of, done, progress })
-                }
-                News::Ended { number, outcome } => {
-                    done[number] = 1.0;
-                    ended(number, *outcome, &mut run)
-                }
-            },
-        )
-    }
+/// Trains all `parts`; `ended` receives the outcome of each, by its place, as they come.
+pub(super) fn train_parts(
+    parts: &[Part<'_>],
+    mut run: Run<'_>,
+    mut ended: impl FnMut(usize, Result<Trained>, &mut Run<'_>) -> Result<()>,
+) -> Result<()> {
+    let of = parts.len();
+    let (stop, abandoned) = (run.token().clone(), AtomicBool::new(false));
+    let numbers: Vec<usize> = (0..of).collect();
+    let mut done = vec![0.0; of];
+    side_by_side_reporting(
+        rayon::current_num_threads(),
+        &abandoned,
+        &numbers,
+        |&number, news| {
+            let Part { block, settings, split, member, journal } = &parts[number];
+            let train = &settings.train;
+            let mut relay = Relay { number, train, max_steps: 0, news: news.clone(), abandoned: &abandoned };
+            let run = Run::observed(&mut relay).stop(&stop).journal(journal.clone());
+            let outcome = Box::new(block.train(*member, split, settings, run));
+            Ok(News::Ended { number, outcome })
+        },
+        |news| match news? {
+            News::Validated { number, done: own, progress } => {
+                done[number] = own;
+                let done = done.iter().sum::<f64>() / of as f64;
+                run.tell(TrainEvent::PartValidated { number: number + 1, of, done, progress })
+            }
+            News::Ended { number, outcome } => {
+                done[number] = 1.0;
+                ended(number, *outcome, &mut run)
+            }
+        },
+    )
 }
