@@ -28,6 +28,9 @@ const TRIAL_EPOCHS: u32 = 60;
 const MEMBERS: usize = 5;
 /// With fewer rows every candidate is tried on all folds.
 const FOLDED_ROWS: usize = 2000;
+/// Validations without improvement before a drop of the learning rate, and the last drop, with so few rows.
+const FEW_ROWS_PATIENCE: u32 = 10;
+const FEW_ROWS_DROPS: u32 = 2;
 /// Part of a time budget that trials may use.
 const TRIAL_SHARE: f64 = 0.2;
 
@@ -303,6 +306,11 @@ impl Block {
         })?;
         let mut settings = candidates[chosen].settings.clone();
         settings.train.minutes = settings.train.minutes.map(|minutes| (1.0 - TRIAL_SHARE) * minutes);
+        if folds.is_some() {
+            // Few rows are overfitted soon, and then there is nothing to wait for.
+            settings.train.patience.get_or_insert(FEW_ROWS_PATIENCE);
+            settings.train.max_drops.get_or_insert(FEW_ROWS_DROPS);
+        }
         let best = found.swap_remove(chosen);
         let stopped = stop.is_stopped();
         // Members of a closed form would differ in nothing but their rows.

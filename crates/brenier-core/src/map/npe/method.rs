@@ -231,7 +231,8 @@ impl ListedMethod for NpeSettings {
         ],
         candidates: &[
             Candidate::PLAIN,
-            Candidate::for_few_rows("narrow", r#"{"method": {"transforms": 3, "hidden_width": 24}}"#),
+            Candidate::always("narrow", r#"{"method": {"transforms": 3, "hidden_width": 32}}"#),
+            Candidate::always("autoregressive", r#"{"method": {"flow": "maf"}}"#),
         ],
         published_pilots: None,
         check_draws: 1000,
