@@ -1,9 +1,9 @@
 //! Keyword arguments as settings: a flat JSON object becomes the tables of a settings file.
 
-use brenier::{FitSettings, MethodChoice};
 use brenier::data::Selection;
 use brenier::map::Method;
 use brenier::map::method::SettingKind;
+use brenier::{FitSettings, MethodChoice};
 use pyo3::prelude::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -40,7 +40,9 @@ pub fn side_by_side_reporting<J: Sync, R: Send>(
                     }
                 };
                 while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if abandoned.load(Ordering::Relaxed) || sender.send(pool.install(|| work(job, &sender))).is_err() {
+                    if abandoned.load(Ordering::Relaxed)
+                        || sender.send(pool.install(|| work(job, &sender))).is_err()
+                    {
                         return;
                     }
                 }

@@ -165,10 +165,8 @@ fn states(checkpoint: &Path) -> Vec<PathBuf> {
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.')) && !other.ends_with(OLD)
     };
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut names: Vec<_> = entries
-        .map(|entry| entry.file_name())
-        .filter(|other| other.to_str().is_some_and(is_state))
-        .collect();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.file_name()).filter(|other| other.to_str().is_some_and(is_state)).collect();
     names.sort();
     names.into_iter().map(|name| checkpoint.with_file_name(name)).collect()
 }

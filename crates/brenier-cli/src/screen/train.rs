@@ -31,7 +31,14 @@ pub(super) struct Face {
 
 impl Face {
     pub(super) fn new() -> Self {
-        Self { begun: Instant::now(), started: Instant::now(), steps: (0, 0), told: false, part: "training", left: 0 }
+        Self {
+            begun: Instant::now(),
+            started: Instant::now(),
+            steps: (0, 0),
+            told: false,
+            part: "training",
+            left: 0,
+        }
     }
 
     pub(super) fn show(&mut self, event: &TrainEvent, minutes: Option<f64>, display: &mut Display) {
@@ -141,7 +148,9 @@ fn opening(event: &TrainEvent) -> Option<String> {
             let given = if *conditional { " given the rest" } else { "" };
             Some(format!("block {number} of {of}: {names}{given}"))
         }
-        TrainEvent::Trials { of } => Some(format!("{of} short trials of methods side by side, one thread each")),
+        TrainEvent::Trials { of } => {
+            Some(format!("{of} short trials of methods side by side, one thread each"))
+        }
         TrainEvent::Chosen { text } => Some(format!("chosen: {text} (standardised)")),
         TrainEvent::Members { of } => Some(format!("training {of} members side by side, one thread each")),
         TrainEvent::Member { number, of, best_valid_nll } => {

@@ -186,7 +186,8 @@ fn ctrl_c_keeps_the_members_that_were_validated() {
             .spawn()
             .unwrap()
     };
-    let logged = |word: &str| fs::read_to_string(here.join("run.jsonl")).is_ok_and(|text| text.contains(word));
+    let logged =
+        |word: &str| fs::read_to_string(here.join("run.jsonl")).is_ok_and(|text| text.contains(word));
 
     let child = fit(1_000_000_000);
     wait_until(|| logged("members"));

@@ -407,7 +407,8 @@ mod tests {
     #[test]
     fn the_simplest_candidate_within_a_standard_error_is_the_best() {
         let hard = |row: usize| 100.0 * (row % 7) as f64;
-        let losses = |excess: &dyn Fn(usize) -> f64| Some((0..400).map(|row| hard(row) + excess(row)).collect());
+        let losses =
+            |excess: &dyn Fn(usize) -> f64| Some((0..400).map(|row| hard(row) + excess(row)).collect());
         let noisy = |size: f64| move |row: usize| if row.is_multiple_of(2) { size } else { -size };
         let least = losses(&|_| 0.0);
         assert_eq!(best(&[losses(&|_| 0.01), least.clone()]), Some(1));

@@ -23,8 +23,15 @@ pub(super) struct Part<'a> {
 /// What comes from a training's thread.
 enum News {
     /// It was validated, after this part of its work.
-    Validated { number: usize, done: f64, progress: Progress },
-    Ended { number: usize, outcome: Box<Result<Trained>> },
+    Validated {
+        number: usize,
+        done: f64,
+        progress: Progress,
+    },
+    Ended {
+        number: usize,
+        outcome: Box<Result<Trained>>,
+    },
 }
 
 /// Observes one training on its thread and passes its validations on.
@@ -51,7 +58,8 @@ impl Observer for Relay<'_> {
                 };
                 let done = by_steps.max(by_drops).min(1.0);
                 // Nobody receives it when the call is at its end, and then nobody needs it.
-                let _ = self.news.send(Ok(News::Validated { number: self.number, done, progress: *progress }));
+                let _ =
+                    self.news.send(Ok(News::Validated { number: self.number, done, progress: *progress }));
             }
             _ => {}
         }

@@ -38,7 +38,9 @@ fn settings(method: Method, target: &str, given: &str) -> FitSettings {
                 epochs: 30,
                 ..Default::default()
             },
-            _ => TrainSettings { batch_size: Some(128), patience: Some(10), epochs: 60, ..Default::default() },
+            _ => {
+                TrainSettings { batch_size: Some(128), patience: Some(10), epochs: 60, ..Default::default() }
+            }
         },
         ..Default::default()
     }
