@@ -48,7 +48,7 @@ def brenier_fits(theta, x, bounds, options):
     br.set_threads(options.threads)
     support = {f"theta_{j + 1}": f"interval({low},{high})" for j, (low, high) in enumerate(bounds)}
     for name, settings in (
-        ("brenier, PCP-Map (default)", {}),
+        ("brenier, PCP-Map", {"quick": True}),
         ("brenier, NPE (splines)", {"method": "npe"}),
     ):
         post, *seconds = timed(lambda: br.fit(theta, x, support=support, seed=1, progress=False, **settings))  # noqa: B023

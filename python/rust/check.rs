@@ -227,7 +227,10 @@ pub(crate) fn start_tune(
     folder: PathBuf,
     drop_missing: bool,
 ) -> PyResult<Job> {
+    let named = parse::<serde_json::Map<String, serde_json::Value>>(settings)?.contains_key("method");
     let mut settings = fit_settings(settings, file)?;
+    // Where no method is named, the settings of the default method are searched.
+    settings.auto &= named;
     let minutes = settings.train.minutes.take();
     settings.train.validate().or_raise()?;
     let tune = TuneSettings { minutes, ..parse(tune)? };

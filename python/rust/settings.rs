@@ -1,9 +1,9 @@
 //! Keyword arguments as settings: a flat JSON object becomes the tables of a settings file.
 
-use brenier::FitSettings;
 use brenier::data::Selection;
 use brenier::map::Method;
 use brenier::map::method::SettingKind;
+use brenier::{FitSettings, MethodChoice};
 use pyo3::prelude::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -58,6 +58,10 @@ fn assembled(
     mut given: Map<String, Value>,
     mut document: Map<String, Value>,
 ) -> serde_json::Result<FitSettings> {
+    if document.remove("auto").is_some() {
+        // The file names no method: what is given here may.
+        document.remove("method");
+    }
     let (top, train) = (object(FitSettings::default()), object(FitSettings::default().train));
     let adam = train.get("adam").and_then(Value::as_object).cloned().unwrap_or_default();
     let mut method = match (document.remove("method"), given.remove("method")) {
@@ -122,7 +126,7 @@ pub(crate) fn methods() -> String {
 /// The settings of a fit where nothing is said, as JSON.
 #[pyfunction]
 pub(crate) fn default_settings() -> String {
-    Value::Object(object(FitSettings::default())).to_string()
+    Value::Object(object(MethodChoice::Auto.settings())).to_string()
 }
 
 /// The positions of the columns that a selection picks among names.

@@ -38,6 +38,18 @@ def test_ctrl_c_returns_the_best_model():
     assert np.isfinite(model.log_prob(table.values[0, :2], table.values[0, 2:]))
 
 
+def test_progress_of_members_and_trials():
+    table = br.simulate("two-moons", n=4000, seed=1, progress=False)
+    seen = []
+    model = br.fit(table, target="theta_1,theta_2", given="rest", epochs=3, members=2, progress=seen.append)
+    assert len(model.header["choice"]["trials"]) > 3
+    assert any("trial" in shot["line"] for shot in seen) and any("member" in shot["line"] for shot in seen)
+    assert any(0 < shot["part"] < 1 and shot["of"] >= 2 and "valid_nll" in shot for shot in seen if "number" in shot)
+    assert br.fit(table, target="theta_1,theta_2", given="rest", epochs=1, quick=True, progress=False).method == "pcp-map"
+    with pytest.raises(br.SettingError, match="quick"):
+        br.fit(table, target="theta_1,theta_2", given="rest", quick=True, method="npe", progress=False)
+
+
 def test_a_second_ctrl_c_raises():
     table = br.simulate("two-moons", n=20_000, seed=1, progress=False)
     count = []

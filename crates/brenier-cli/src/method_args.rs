@@ -30,6 +30,8 @@ impl MethodFlags {
         settings: &mut FitSettings,
     ) -> brenier::Result<()> {
         match choice {
+            // Settings of a method without its name mean the default method, as in a settings file.
+            None if settings.auto && !self.0.is_empty() => settings.auto = false,
             None => {}
             Some(MethodChoice::Auto) => settings.auto = true,
             Some(MethodChoice::One(method)) => {

@@ -53,7 +53,7 @@ Examples:
       --out error.svg
   brenier plot curves times.csv --x seconds --y pcp,cot \\
       --error pcp_sd,cot_sd --out times.png
-  brenier fit data.csv --target x --given rest --log run.jsonl \\
+  brenier fit data.csv --target x --given rest --quick --log run.jsonl \\
       --out model.brenier
   brenier plot curves run.jsonl --x step --y train_nll,valid_nll --log-x \\
       --y-name NLL --out training.svg";

@@ -2,18 +2,19 @@
 
 mod auto;
 mod builder;
+mod parts;
 mod prepared;
 mod scores;
 mod settings;
 mod warnings;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use sha2::{Digest, Sha256};
 
 pub use auto::{Choice, MethodChoice, Trial};
 pub use builder::Fit;
+use parts::{Part, train_parts};
 pub use prepared::Prepared;
 use prepared::SplitRows;
 pub use prepared::split;
@@ -21,7 +22,6 @@ use prepared::{Block, marginal_settings, splits};
 pub use settings::FitSettings;
 
 use crate::data::{Encoding, Table, discard};
-use crate::kernel::side_by_side;
 use crate::map::method::{Problem, Training};
 use crate::map::{BASELINE, TransportMap};
 use crate::posterior::{Baseline, Header, Member, Mixture, Posterior, TrainingSummary};
@@ -37,7 +37,8 @@ pub struct Fitted {
     /// The model.
     pub posterior: Posterior,
     /// Whether the training got as far as its first regular validation; when it was stopped before, the model is
-    /// hardly better than its initial weights. For a joint map both blocks, for an ensemble all members.
+    /// hardly better than its initial weights. For a joint map both blocks, for an ensemble any member: a stop leaves those
+    /// out that did not get as far.
     pub validated: bool,
     /// Constant or doubled columns, short tables and the like; the observer was told of each at once.
     pub warnings: Vec<String>,
@@ -76,7 +77,8 @@ impl Prepared {
             jitter: self.jitter.clone(),
             ..settings.clone()
         };
-        let Some(marginal) = &self.marginal else { return self.own.fit(settings, run) };
+        let reduced = self.reduced.as_ref();
+        let Some(marginal) = &self.marginal else { return self.own.fit(settings, reduced, run) };
         let half = |minutes: Option<f64>| minutes.map(|minutes| 0.5 * minutes);
         let train = TrainSettings { minutes: half(settings.train.minutes), ..settings.train.clone() };
         let settings = FitSettings { train, ..settings.clone() };
@@ -90,9 +92,9 @@ impl Prepared {
         };
         run.tell(block(1, &self.own.given_names))?;
         let marginal =
-            marginal.fit(&marginal_settings(&settings, &self.own.given_names), run.part(journal))?;
+            marginal.fit(&marginal_settings(&settings, &self.own.given_names), None, run.part(journal))?;
         run.tell(block(2, &self.own.target_names))?;
-        let mut fitted = self.own.fit(&settings, run)?;
+        let mut fitted = self.own.fit(&settings, reduced, run)?;
         fitted.warnings.splice(0..0, marginal.warnings);
         let ended = |posterior: &Posterior| !posterior.header().training.stop.is_resumable();
         if ended(&marginal.posterior) && ended(&fitted.posterior) {
@@ -109,17 +111,23 @@ impl Prepared {
 
 /// The outcome of the training of one member.
 struct Trained {
+    /// Its number, from 0.
+    member: usize,
     map: Arc<dyn TransportMap>,
     outcome: Outcome,
 }
 
 impl Block {
-    /// Fits π(target | given), or the density of the target where nothing is given.
-    fn fit(&self, settings: &FitSettings, mut run: Run<'_>) -> Result<Fitted> {
+    /// Fits π(target | given), or the density of the target where nothing is given; trials may prefer the `reduced` given columns.
+    fn fit(&self, settings: &FitSettings, reduced: Option<&Block>, mut run: Run<'_>) -> Result<Fitted> {
         let (target, given) = (self.target_names.len(), self.given_names.len());
         let (train_rows, valid_rows) = self.plain_split();
         let problem = Problem { target, given, rows: train_rows.len() };
-        let mut warnings = warnings::of_sizes(settings, train_rows.len(), valid_rows.len(), given);
+        let mut warnings = match reduced {
+            // Trials see to many given columns.
+            Some(_) => Vec::new(),
+            None => warnings::of_sizes(settings, train_rows.len(), valid_rows.len(), given),
+        };
         warnings.extend(self.warnings.iter().cloned());
         // What is wrong with the table should be known before hours are spent on it.
         for text in &warnings {
@@ -129,7 +137,10 @@ impl Block {
         let (settings, choice, stopped) = match settings.auto {
             true => {
                 let (settings, choice, stopped) =
-                    self.choose(settings, problem, run.part(journal.clone()))?;
+                    self.choose(settings, problem, reduced, run.part(journal.clone()))?;
+                if let Some(reduced) = reduced.filter(|_| settings.reduce.is_some()) {
+                    return reduced.fit_chosen(&settings, Some(choice), stopped, warnings, run);
+                }
                 (settings, Some(choice), stopped)
             }
             false => {
@@ -137,19 +148,37 @@ impl Block {
                 (settings.resolved(Problem { rows, ..problem }), None, None)
             }
         };
-        let settings = &settings;
+        self.fit_chosen(&settings, choice, stopped, warnings, run)
+    }
+
+    /// Fits with every choice made; `stopped` are the trials that a stopped fit ends with.
+    fn fit_chosen(
+        &self,
+        settings: &FitSettings,
+        choice: Option<Choice>,
+        stopped: Option<Vec<Trained>>,
+        mut warnings: Vec<String>,
+        mut run: Run<'_>,
+    ) -> Result<Fitted> {
+        let journal = run.plan().cloned();
         let splits = splits(self.rows, settings);
         let in_trials = stopped.is_some();
-        let trained = match (stopped, splits.as_slice()) {
-            (Some(trial), _) => vec![trial],
+        let mut trained = match (stopped, splits.as_slice()) {
+            (Some(trials), _) => trials,
             (None, [split]) => vec![self.train(0, split, settings, run.part(journal.clone()))?],
             (None, _) => self.train_members(&splits, settings, run.part(journal.clone()))?,
         };
-        if let (Some(choice), Some(journal), false) = (&choice, &journal, in_trials)
-            && trained.iter().all(|member| !member.outcome.stop.is_resumable())
-        {
-            self.discard_trials(journal, choice.trials.len());
+        // Cut short in its trials, a fit is not at its end even where the best of them is.
+        let unfinished = match in_trials {
+            true => Some(Stop::Interrupted),
+            false => trained.iter().map(|member| member.outcome.stop).find(|stop| stop.is_resumable()),
+        };
+        if let (Some(choice), Some(journal), None) = (&choice, &journal, unfinished) {
+            self.discard_trials(journal, choice);
         }
+        let validated = trained.iter().any(|member| member.outcome.validated);
+        // Members that a stop has kept from their first validation would spoil the mixture.
+        trained.retain(|member| member.outcome.validated || !validated);
         if trained.iter().any(|member| member.outcome.stop == Stop::Diverged) {
             let text = "the training loss repeatedly became NaN or infinite; the best weights before that were kept \
                         (a lower learning rate or a robust scaling may help)"
@@ -157,17 +186,17 @@ impl Block {
             run.tell(TrainEvent::Warning { text: text.clone() })?;
             warnings.push(text);
         }
-        let validated = trained.iter().all(|member| member.outcome.validated);
+        let weight = 1.0 / trained.len() as f64;
         let mut members = Vec::new();
         let mut histories: Vec<Vec<Progress>> = Vec::new();
         let mut maps = Vec::new();
-        for (number, Trained { map, outcome }) in trained.into_iter().enumerate() {
-            let (train_rows, valid_rows) = &splits[number];
+        for Trained { member, map, outcome } in trained {
+            let (train_rows, valid_rows) = &splits[member];
             let rows = scores::Rows { data: &self.data, origin: &self.origin };
             let scores = scores::of_fit(&*map, rows, (train_rows, valid_rows), settings.seed)?;
             members.push(Member {
-                weight: 1.0 / splits.len() as f64,
-                seed: settings.seed.wrapping_add(number as u64),
+                weight,
+                seed: settings.seed.wrapping_add(member as u64),
                 training: TrainingSummary {
                     stop: outcome.stop,
                     steps: outcome.steps,
@@ -191,7 +220,7 @@ impl Block {
             given_names: self.given_names.clone(),
             target_transform: self.target_transform.clone(),
             given_transform: self.given_transform.clone(),
-            training: Member::together(&members),
+            training: Member::together(&members, unfinished),
             members: if members.len() > 1 { members } else { Vec::new() },
             seed: settings.seed,
             data_sha256: self.data_sha256.clone(),
@@ -246,37 +275,32 @@ impl Block {
         mut run: Run<'_>,
     ) -> Result<Vec<Trained>> {
         let of = splits.len();
-        let (stop, journal) = (run.token().clone(), run.plan().cloned());
-        let part =
-            |number: usize| journal.as_ref().map(|journal| journal.part(&format!(".member-{}", number + 1)));
-        let jobs: Vec<usize> = (0..of).collect();
-        let mut found: Vec<Option<Trained>> = jobs.iter().map(|_| None).collect();
-        let abandoned = AtomicBool::new(false);
         // A time budget is for all members, of which a thread trains one after the other.
         let in_turn = of.div_ceil(rayon::current_num_threads()) as f64;
         let minutes = settings.train.minutes.map(|minutes| minutes / in_turn);
         let settings =
             &FitSettings { train: TrainSettings { minutes, ..settings.train.clone() }, ..settings.clone() };
+        let journal = run.plan().cloned();
+        let part = |(member, split)| Part {
+            block: self,
+            settings: settings.clone(),
+            split,
+            member,
+            journal: journal.as_ref().map(|journal| journal.part(&format!(".member-{}", member + 1))),
+        };
+        let parts: Vec<Part<'_>> = splits.iter().enumerate().map(part).collect();
         run.tell(TrainEvent::Members { of })?;
-        side_by_side(
-            rayon::current_num_threads(),
-            &abandoned,
-            &jobs,
-            |&number| {
-                let run = Run::silent().stop(&stop).journal(part(number));
-                self.train(number, &splits[number], settings, run).map(|trained| (number, trained))
-            },
-            |result| {
-                let (number, trained) = result?;
-                let best_valid_nll = trained.outcome.best_valid_nll;
-                run.tell(TrainEvent::Member { number: number + 1, of, best_valid_nll })?;
-                found[number] = Some(trained);
-                Ok(())
-            },
-        )?;
+        let mut found: Vec<Option<Trained>> = parts.iter().map(|_| None).collect();
+        train_parts(&parts, run, |number, trained, run| {
+            let trained = trained?;
+            let best_valid_nll = trained.outcome.best_valid_nll;
+            run.tell(TrainEvent::Member { number: number + 1, of, best_valid_nll })?;
+            found[number] = Some(trained);
+            Ok(())
+        })?;
         let trained: Vec<Trained> = found.into_iter().flatten().collect();
         if trained.iter().all(|member| !member.outcome.stop.is_resumable()) {
-            (0..of).filter_map(part).for_each(|journal| discard(&journal.path));
+            parts.iter().filter_map(|part| part.journal.as_ref()).for_each(|journal| discard(&journal.path));
         }
         Ok(trained)
     }
@@ -284,13 +308,13 @@ impl Block {
     /// Trains one member.
     fn train(
         &self,
-        number: usize,
+        member: usize,
         (train_rows, valid_rows): &SplitRows,
         settings: &FitSettings,
         mut run: Run<'_>,
     ) -> Result<Trained> {
-        let seed = settings.seed.wrapping_add(number as u64);
-        let (identity, journal) = (self.identity(settings, number), run.plan().cloned());
+        let seed = settings.seed.wrapping_add(member as u64);
+        let (identity, journal) = (self.identity(settings, member), run.plan().cloned());
         let (map, outcome) = settings.method.spec().train(Training {
             data: &self.data,
             train_rows,
@@ -300,12 +324,12 @@ impl Block {
             identity: &identity,
             run: run.part(journal),
         })?;
-        Ok(Trained { map, outcome })
+        Ok(Trained { member, map, outcome })
     }
 
     /// What a checkpoint belongs to: the settings (the time budget aside), the data, the split and the member.
-    fn identity(&self, settings: &FitSettings, number: usize) -> String {
-        let text = serde_json::to_string(&(settings.timeless(), number)).expect("settings are plain data");
+    fn identity(&self, settings: &FitSettings, member: usize) -> String {
+        let text = serde_json::to_string(&(settings.timeless(), member)).expect("settings are plain data");
         let parts = [text.as_str(), &self.data_sha256, &self.split_sha256];
         let digest = parts.iter().fold(Sha256::new(), |hasher, part| hasher.chain_update(part)).finalize();
         digest.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -2,4 +2,4 @@
 
 pub use brenier_kernel::*;
 
-pub use crate::parallel::side_by_side;
+pub use crate::parallel::{side_by_side, side_by_side_reporting};

@@ -12,6 +12,17 @@ pub fn side_by_side<J: Sync, R: Send>(
     abandoned: &AtomicBool,
     jobs: &[J],
     work: impl Fn(&J) -> Result<R> + Sync,
+    finished: impl FnMut(Result<R>) -> Result<()>,
+) -> Result<()> {
+    side_by_side_reporting(threads, abandoned, jobs, |job, _| work(job), finished)
+}
+
+/// The same for jobs that also send something while they work; it comes to `finished` as results do.
+pub fn side_by_side_reporting<J: Sync, R: Send>(
+    threads: usize,
+    abandoned: &AtomicBool,
+    jobs: &[J],
+    work: impl Fn(&J, &mpsc::Sender<Result<R>>) -> Result<R> + Sync,
     mut finished: impl FnMut(Result<R>) -> Result<()>,
 ) -> Result<()> {
     let next = AtomicUsize::new(0);
@@ -29,7 +40,9 @@ pub fn side_by_side<J: Sync, R: Send>(
                     }
                 };
                 while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if abandoned.load(Ordering::Relaxed) || sender.send(pool.install(|| work(job))).is_err() {
+                    if abandoned.load(Ordering::Relaxed)
+                        || sender.send(pool.install(|| work(job, &sender))).is_err()
+                    {
                         return;
                     }
                 }

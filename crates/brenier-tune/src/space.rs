@@ -323,7 +323,9 @@ mod tests {
         assert!(rates.iter().all(|rate| (1e-4..=1e-2).contains(rate)));
         assert!((100..200).contains(&rates.iter().filter(|&&rate| rate < 1e-3).count()));
         for patience in 1..=3 {
-            assert!((60..140).contains(&drawn.iter().filter(|one| one.train.patience == patience).count()));
+            assert!(
+                (60..140).contains(&drawn.iter().filter(|one| one.train.patience == Some(patience)).count())
+            );
         }
         let widths = drawn.iter().map(|one| match &one.method {
             MethodSettings::PcpMap(method) => method.feature_width.unwrap(),

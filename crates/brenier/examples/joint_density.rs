@@ -9,7 +9,7 @@ use brenier::map::SampleSettings;
 
 fn main() -> brenier::Result<()> {
     let table = brenier::demo::simulate(1500, 0);
-    let model = Fit::of("x1,x2").given("y").joint().epochs(15).run(&table)?;
+    let model = Fit::of("x1,x2").given("y").quick().joint().epochs(15).run(&table)?;
     let (target, given): (Vec<f64>, Vec<f64>) = {
         let rows: Vec<&[f64]> = table.iter().take(200).collect();
         (rows.iter().flat_map(|row| &row[..2]).copied().collect(), rows.iter().map(|row| row[2]).collect())

@@ -16,8 +16,11 @@ struct Watch {
 impl Observer for Watch {
     fn event(&mut self, event: &Event) -> Result<()> {
         match event.get() {
-            Some(TrainEvent::Validated(progress)) => {
-                println!("step {:5}: validation NLL {:.3}", progress.step, progress.valid_nll);
+            Some(TrainEvent::Chosen { text }) => println!("chosen: {text}"),
+            // Of trials and members, which train side by side; a plain fit has `Validated` events.
+            Some(TrainEvent::PartValidated { number, of, done, progress }) => {
+                let part = 100.0 * done;
+                println!("{part:3.0} %, {number} of {of}: validation NLL {:.3}", progress.valid_nll);
                 if progress.valid_nll < self.goal {
                     self.stop.stop();
                 }
@@ -33,7 +36,7 @@ fn main() -> Result<()> {
     let stop = StopToken::new();
     let mut watch = Watch { goal: 2.4, stop: stop.clone() };
     let table = brenier::demo::simulate(3000, 0);
-    let posterior = Fit::of("x1,x2").given("y").epochs(40).stop(&stop).observer(&mut watch).run(&table)?;
+    let posterior = Fit::of("x1,x2").given("y").stop(&stop).observer(&mut watch).run(&table)?;
     let training = &posterior.header().training;
     println!("ended after {} steps at a validation NLL of {:.3}", training.steps, training.best_valid_nll);
     Ok(())

@@ -53,7 +53,7 @@ fn main() -> Result<()> {
     let Outcome::Complete(simulated) = run(&Queue::new()?, &settings, None, Run::silent())? else {
         return Ok(());
     };
-    let posterior = Fit::of("arrival,service").given("rest").epochs(15).run(&simulated.table)?;
+    let posterior = Fit::of("arrival,service").given("rest").quick().epochs(15).run(&simulated.table)?;
     print!("{}", posterior.at(&[2.5, 8.5])?.sample(1000)?);
     Ok(())
 }

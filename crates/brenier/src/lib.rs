@@ -10,7 +10,7 @@
 //! # fn main() -> brenier::Result<()> {
 //! // Pairs from a simulator; `Table::read` reads them from a file.
 //! let pairs = brenier::demo::simulate(1000, 0);
-//! let posterior = Fit::of("x1,x2").given("y").seed(1).epochs(5).run(&pairs)?;
+//! let posterior = Fit::of("x1,x2").given("y").quick().epochs(5).run(&pairs)?;
 //!
 //! let at = posterior.at(&[0.5])?;
 //! let draws = at.sample(100)?;

@@ -507,6 +507,7 @@ def fit(
     target: Columns | None = None,
     given: Columns | None = None,
     method: str | Mapping[str, Any] | None = None,
+    quick: bool = False,
     support: Any = None,
     categorical: Columns | None = None,
     config: str | os.PathLike[str] | None = None,
@@ -530,7 +531,10 @@ def fit(
         fit is the density of the target. Of simulations the target is the prior's parameters, given the rest, unless said
         otherwise.
     method
-        ``"pcp-map"`` (the default) or another of :func:`methods`.
+        One of :func:`methods`, or ``"auto"`` (the default): short trials choose one by validation rows, and an ensemble of it
+        is fitted where that pays. A setting of a method without its name, such as ``feature_width``, means ``"pcp-map"``.
+    quick
+        One plain training, the same as ``method="pcp-map"``, instead of trials and an ensemble.
     support
         What values columns may take, as in ``{"rate": "log", "p": "interval(0,1)"}``. Of simulations that of the prior.
     categorical
@@ -547,7 +551,9 @@ def fit(
 
     Ctrl-C ends the training and returns the best model so far with a warning; a second one raises.
     """
-    settings["method"] = dict(method) if isinstance(method, Mapping) else method
+    if quick and method is not None:
+        raise SettingError("setting quick: it is the same as method=\"pcp-map\": leave one of the two out")
+    settings["method"] = "pcp-map" if quick else dict(method) if isinstance(method, Mapping) else method
     rows, document, text = fit_inputs(data, x, target, given, support, categorical, config, settings)
     state = None if checkpoint is None else os.fspath(checkpoint)
     job = _core.start_fit(rows, document, text, state, resume, drop_missing)

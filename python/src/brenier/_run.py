@@ -83,12 +83,16 @@ def read_training(event: dict[str, Any], snapshot: dict[str, Any]) -> None:
         )
     elif kind == "block":
         snapshot["block"] = f"block {event['number']} of {event['of']}  "
-    elif kind == "members":
-        snapshot.update(line=f"{event['of']} members", part=0.0, members=0)
-    elif kind == "member":
-        snapshot["members"] = snapshot.get("members", 0) + 1
-        snapshot["part"] = snapshot["members"] / event["of"]
-        snapshot["line"] = f"member {snapshot['members']} of {event['of']}  validation NLL {event['best_valid_nll']:.4f}"
+    elif kind in ("trials", "members"):
+        snapshot.update(line=f"{event['of']} {kind}", part=0.0, what=kind[:-1])
+    elif kind == "part-validated":
+        snapshot.update({name: value for name, value in event.items() if name not in ("event", "done")}, part=event["done"])
+        snapshot["line"] = (
+            f"{snapshot.get('block', '')}{snapshot.get('what', 'part')} {event['number']} of {event['of']}  step {event['step']}  "
+            f"validation NLL {event['valid_nll']:.4f} (best {event['best_valid_nll']:.4f})"
+        )
+    elif kind == "chosen":
+        snapshot.update(line=f"chosen: {event['text']}", chosen=event["text"])
 
 
 def read_check(event: dict[str, Any], snapshot: dict[str, Any]) -> None:

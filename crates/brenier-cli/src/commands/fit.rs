@@ -1,11 +1,12 @@
 //! `brenier fit`: from a table to a model file.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use brenier::data::{self, Choice, Encoding, Pick, ReadOptions, Selection, Table};
+use brenier::map::Method;
 use brenier::train::Stop;
-use brenier::{Error, FitSettings, Journal, Posterior, Prepared, Run};
+use brenier::{Error, FitSettings, Journal, MethodChoice, Posterior, Prepared, Run};
 
 use super::{density, info};
 use crate::args::FitArguments;
@@ -20,8 +21,14 @@ use crate::{config, observations, output};
 pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
     let mut settings = match &arguments.config {
         Some(path) => config::read(path)?,
-        None => FitSettings::default(),
+        None => MethodChoice::Auto.settings(),
     };
+    if arguments.quick {
+        settings.auto = false;
+        if settings.method.method() != Method::default() {
+            settings.method = Method::default().defaults();
+        }
+    }
     arguments.settings.overlay(&mut settings)?;
     settings.validate()?;
     let every = Duration::try_from_secs_f64(arguments.checkpoint_seconds).map_err(|_| {
@@ -38,7 +45,7 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
     };
 
     let checkpoint = checkpoint(&arguments.out, arguments.resume, every, output::quiet())?;
-    let resuming = checkpoint.as_ref().is_some_and(|plan| plan.resume && plan.path.exists());
+    let resuming = checkpoint.as_ref().is_some_and(|plan| plan.resume && !states(&plan.path).is_empty());
     let mut observers = FanOut(vec![Box::new(Screen::new().minutes(settings.train.minutes))]);
     if let Some(path) = &arguments.log {
         observers.0.push(Box::new(JsonLog::create(path, resuming)?));
@@ -53,8 +60,9 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
     let fitted = prepared.fit(&settings, run).map_err(named)?;
     drop(observers);
     let model = fitted.posterior.with_encoding(encoding)?;
+    let kept_states = |kept: &Option<PathBuf>| kept.as_deref().map(states).unwrap_or_default();
     if !fitted.validated && stop.is_stopped() {
-        return Err(unfinished(&arguments.out, kept.as_deref().filter(|path| path.exists())));
+        return Err(unfinished(&arguments.out, &kept_states(&kept)));
     }
     model.save(&arguments.out)?;
 
@@ -63,9 +71,9 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
     if let Some(path) = kept.as_ref().filter(|_| !resumable) {
         data::discard(path);
     }
-    let kept = kept.filter(|path| path.exists());
     if !output::quiet() {
-        output::result(&summary(&model, &arguments.out, kept.as_deref().filter(|_| resumable)))?;
+        let kept = if resumable { kept_states(&kept) } else { Vec::new() };
+        output::result(&summary(&model, &arguments.out, &kept))?;
     }
     if let Some(test) = test {
         let figures = density::score(&model, &test)?.figures();
@@ -126,45 +134,71 @@ fn checkpoint(out: &Path, resume: bool, every: Duration, quiet: bool) -> Result<
         return Ok(None);
     }
     let path = beside(out, CHECKPOINT);
-    match (path.exists(), resume) {
-        (false, true) if !quiet => {
-            output::note(&format!("there is no {}: starting afresh", path.display()));
+    let kept = states(&path);
+    if kept.is_empty() && resume && !quiet {
+        output::note(&format!("there is no {}: starting afresh", path.display()));
+    }
+    if !resume {
+        // An earlier run's state may be hours of work.
+        for path in &kept {
+            std::fs::rename(path, beside(path, OLD))
+                .map_err(|source| Error::io(path, "set the old checkpoint aside", source))?;
         }
-        (true, false) => {
-            // An earlier run's state may be hours of work.
-            let old = beside(&path, OLD);
-            std::fs::rename(&path, &old)
-                .map_err(|source| Error::io(&path, "set the old checkpoint aside", source))?;
+        if let Some(first) = kept.first() {
             output::warning(&format!(
                 "{} of an unfinished fit is now {}; --resume would have continued it",
-                path.display(),
-                old.display()
+                named(&kept),
+                beside(first, OLD).display()
             ));
         }
-        _ => {}
     }
     Ok(Some(Journal { path, every, resume, keep: false }))
 }
 
+/// The files that hold the state of an unfinished fit: that of `checkpoint` and those of its parts, such as the members of an
+/// ensemble, in the order of their names.
+fn states(checkpoint: &Path) -> Vec<PathBuf> {
+    let (Some(folder), Some(name)) = (checkpoint.parent(), checkpoint.file_name()) else { return Vec::new() };
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let is_state = |other: &str| {
+        let rest = name.to_str().and_then(|name| other.strip_prefix(name));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.')) && !other.ends_with(OLD)
+    };
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.file_name()).filter(|other| other.to_str().is_some_and(is_state)).collect();
+    names.sort();
+    names.into_iter().map(|name| checkpoint.with_file_name(name)).collect()
+}
+
+/// Files by their first, and how many more there are.
+fn named(paths: &[PathBuf]) -> String {
+    match paths {
+        [] => String::new(),
+        [one] => one.display().to_string(),
+        [first, rest @ ..] => format!("{} (and {} more)", first.display(), rest.len()),
+    }
+}
+
 /// A fit that was stopped before there was anything to save.
-fn unfinished(out: &Path, checkpoint: Option<&Path>) -> Failure {
+fn unfinished(out: &Path, kept: &[PathBuf]) -> Failure {
     let old = match out.is_file() {
         true => format!("{} is the old one", out.display()),
         false => format!("there is no {}", out.display()),
     };
-    let resume = match checkpoint {
-        Some(path) => format!(
+    let resume = match kept {
+        [] => String::new(),
+        kept => format!(
             "; the state is kept in {}: re-run the same command with --resume to continue",
-            path.display()
+            named(kept)
         ),
-        None => String::new(),
     };
     Failure::Interrupted(format!(
         "stopped before the first validation, so no model was written and {old}{resume}"
     ))
 }
 
-fn summary(model: &Posterior, out: &Path, checkpoint: Option<&Path>) -> String {
+fn summary(model: &Posterior, out: &Path, kept: &[PathBuf]) -> String {
     let header = model.header();
     let training = &header.training;
     let ended = match training.stop {
@@ -197,10 +231,10 @@ fn summary(model: &Posterior, out: &Path, checkpoint: Option<&Path>) -> String {
         training.best_step,
         out.display(),
     );
-    if let Some(path) = checkpoint {
-        let path = path.display();
+    if !kept.is_empty() {
         text.push_str(&format!(
-            "checkpoint      {path} (re-run the same command with --resume to continue)\n"
+            "checkpoint      {} (re-run the same command with --resume to continue)\n",
+            named(kept)
         ));
     }
     text

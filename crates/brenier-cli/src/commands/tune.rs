@@ -17,7 +17,8 @@ use crate::{config, observations, output};
 
 pub(crate) fn run(arguments: TuneArguments) -> Result<(), Failure> {
     let mut settings = match &arguments.config {
-        Some(path) => config::read(path)?,
+        // Where no method is named, the settings of the default method are searched.
+        Some(path) => FitSettings { auto: false, ..config::read(path)? },
         None => FitSettings::default(),
     };
     arguments.settings.overlay(&mut settings)?;

@@ -9,6 +9,8 @@ use super::display::Display;
 
 /// Over the steps allowed; a run usually ends earlier, when the validation loss no longer improves.
 pub(super) const BAR: &str = "{bar:6} {msg}";
+/// Length of the bar of trainings side by side.
+const PARTS: u64 = 1000;
 /// Names of columns that a line lists at most.
 const LISTED: usize = 8;
 
@@ -21,11 +23,22 @@ pub(super) struct Face {
     steps: (u64, u64),
     /// Whether a line was written: the first comes at once.
     told: bool,
+    /// What trains side by side.
+    part: &'static str,
+    /// Members that are still to come.
+    left: usize,
 }
 
 impl Face {
     pub(super) fn new() -> Self {
-        Self { begun: Instant::now(), started: Instant::now(), steps: (0, 0), told: false }
+        Self {
+            begun: Instant::now(),
+            started: Instant::now(),
+            steps: (0, 0),
+            told: false,
+            part: "training",
+            left: 0,
+        }
     }
 
     pub(super) fn show(&mut self, event: &TrainEvent, minutes: Option<f64>, display: &mut Display) {
@@ -42,37 +55,67 @@ impl Face {
                     bar.set_position(*resumed_at);
                 }
             }
-            TrainEvent::Validated(progress) => {
+            TrainEvent::Trials { of } | TrainEvent::Members { of } => {
+                self.started = Instant::now();
+                self.part = if matches!(event, TrainEvent::Trials { .. }) { "trial" } else { "member" };
+                self.left = *of;
                 if let Some(bar) = display.bar(BAR) {
-                    let left = match self.time_left(progress.step, minutes) {
-                        Some(left) => format!(" <{:#}", HumanDuration(left)),
-                        None => String::new(),
-                    };
-                    let elapsed = HumanDuration(self.started.elapsed());
-                    bar.set_message(format!("{} {elapsed:#}{left}", figures(progress)));
-                    return;
+                    bar.reset();
+                    bar.set_length(PARTS);
+                    bar.set_message(format!("{of} {}s", self.part));
                 }
-                let line = || format!("{} {:.0}s", figures(progress), self.begun.elapsed().as_secs_f64());
-                match self.told {
-                    true => display.line(line),
-                    false => display.say(&line()),
-                }
-                self.told = true;
+            }
+            TrainEvent::Validated(progress) => {
+                let done = (progress.step.saturating_sub(self.steps.0)) as f64;
+                let done = done / self.steps.1.saturating_sub(self.steps.0).max(1) as f64;
+                self.validated(figures(progress), done, minutes, display);
+            }
+            TrainEvent::PartValidated { number, of, done, progress } => {
+                display.advance(BAR, (done * PARTS as f64) as u64);
+                let figures = format!(
+                    "{} {number} of {of}: step {} valid {:.3} best {:.3}",
+                    self.part, progress.step, progress.valid_nll, progress.best_valid_nll
+                );
+                self.validated(figures, *done, minutes, display);
             }
             TrainEvent::Recovered { step, cause, learning_rate } => display.warn(&format!(
                 "step {step}: {cause}; back to the best weights with step size {learning_rate:.2e}"
             )),
             TrainEvent::Warning { text } => display.warn(text),
-            TrainEvent::Finished { .. } => display.clear(),
+            TrainEvent::Member { .. } => {
+                self.left = self.left.saturating_sub(1);
+                if self.left == 0 {
+                    display.clear();
+                }
+            }
+            TrainEvent::Finished { .. } | TrainEvent::Chosen { .. } => display.clear(),
             _ => {}
         }
     }
 
-    /// The longest the run may still take: by the steps allowed and by the time budget.
-    fn time_left(&self, step: u64, minutes: Option<f64>) -> Option<Duration> {
+    /// Shows the figures of a validation, after this part of the work.
+    fn validated(&mut self, figures: String, done: f64, minutes: Option<f64>, display: &mut Display) {
+        if let Some(bar) = display.bar(BAR) {
+            let left = match self.time_left(done, minutes) {
+                Some(left) => format!(" <{:#}", HumanDuration(left)),
+                None => String::new(),
+            };
+            let elapsed = HumanDuration(self.started.elapsed());
+            bar.set_message(format!("{figures} {elapsed:#}{left}"));
+            return;
+        }
+        let line = || format!("{figures} {:.0}s", self.begun.elapsed().as_secs_f64());
+        match self.told {
+            true => display.line(line),
+            false => display.say(&line()),
+        }
+        self.told = true;
+    }
+
+    /// The longest the run may still take, when this part of it is done: by the steps allowed and by the time budget.
+    fn time_left(&self, done: f64, minutes: Option<f64>) -> Option<Duration> {
         let elapsed = self.started.elapsed().as_secs_f64();
-        let done = step.saturating_sub(self.steps.0);
-        let by_steps = (done > 0).then(|| elapsed / done as f64 * self.steps.1.saturating_sub(step) as f64);
+        let by_steps = (done > 0.0).then(|| elapsed * (1.0 - done).max(0.0) / done);
         let by_budget = minutes.map(|minutes| (60.0 * minutes - elapsed).max(0.0));
         let least = by_steps.into_iter().chain(by_budget).reduce(f64::min)?;
         Duration::try_from_secs_f64(least).ok()
@@ -105,7 +148,9 @@ fn opening(event: &TrainEvent) -> Option<String> {
             let given = if *conditional { " given the rest" } else { "" };
             Some(format!("block {number} of {of}: {names}{given}"))
         }
-        TrainEvent::Trials { of } => Some(format!("trying {of} methods side by side, one thread each")),
+        TrainEvent::Trials { of } => {
+            Some(format!("{of} short trials of methods side by side, one thread each"))
+        }
         TrainEvent::Chosen { text } => Some(format!("chosen: {text} (standardised)")),
         TrainEvent::Members { of } => Some(format!("training {of} members side by side, one thread each")),
         TrainEvent::Member { number, of, best_valid_nll } => {

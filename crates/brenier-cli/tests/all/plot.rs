@@ -135,7 +135,7 @@ fn a_model_and_a_simulator_give_predictions() {
     let header = fs::read_to_string(here.join("t.csv")).unwrap();
     let names: Vec<&str> = header.lines().next().unwrap().split(',').collect();
     let (x, y) = (names[..2].join(","), [names[2], names[3]]);
-    succeed(here, &format!("fit t.csv --target {x} --given rest --epochs 2 --quiet --out m.brenier"));
+    succeed(here, &format!("fit t.csv --target {x} --given rest --quick --epochs 2 --quiet --out m.brenier"));
     let at = format!("{}=0.1,{}=0.2", y[0], y[1]);
     let line = format!("plot predictive --posterior m.brenier --at {at} --simulator two-moons -n 60");
     succeed(here, &format!("{line} --out p.svg"));
@@ -163,7 +163,7 @@ fn curves_come_from_tables_and_training_logs() {
     let here = folder.path();
     succeed(
         here,
-        "fit data.csv --target x1,x2 --given y1,y2 --epochs 3 --quiet --log run.jsonl --out m.brenier",
+        "fit data.csv --target x1,x2 --given y1,y2 --quick --epochs 3 --quiet --log run.jsonl --out m.brenier",
     );
     succeed(here, "plot curves run.jsonl --x step --y train_nll,valid_nll --y-name NLL --out p.svg");
     let svg = fs::read_to_string(here.join("p.svg")).unwrap();

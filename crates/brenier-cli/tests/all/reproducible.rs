@@ -168,6 +168,57 @@ fn a_fit_stopped_before_its_first_validation_leaves_the_old_model_alone() {
     }
 }
 
+/// On one thread the first member is trained first: it is all that a stop can keep.
+#[test]
+fn ctrl_c_keeps_the_members_that_were_validated() {
+    let folder = folder();
+    let here = folder.path();
+    let fit = |every: usize| {
+        let line = LONG.replace("--quiet", "").replace("--epochs 300", "--epochs 100000");
+        let line = line.replace("--validate-every 20", &format!("--validate-every {every}"));
+        let line =
+            format!("fit data.csv {line} --members 3 --threads 1 --log run.jsonl --resume --out m.brenier");
+        let _ = fs::remove_file(here.join("run.jsonl"));
+        brenier(here)
+            .args(line.split_whitespace())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let logged =
+        |word: &str| fs::read_to_string(here.join("run.jsonl")).is_ok_and(|text| text.contains(word));
+
+    let child = fit(1_000_000_000);
+    wait_until(|| logged("members"));
+    signal("-INT", child.id());
+    let output = child.wait_with_output().unwrap();
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(130), "{text}");
+    assert!(text.contains("m.brenier.checkpoint.member-1 (and 2 more)"), "{text}");
+    assert!(text.contains("--resume to continue") && !here.join("m.brenier").exists(), "{text}");
+    for member in 1..=3 {
+        fs::remove_file(here.join(format!("m.brenier.checkpoint.member-{member}"))).unwrap();
+    }
+
+    let child = fit(20);
+    wait_until(|| logged("part-validated"));
+    signal("-INT", child.id());
+    let output = child.wait_with_output().unwrap();
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
+    assert!(text.contains("it was stopped") && text.contains("m.brenier.checkpoint.member-1"), "{text}");
+    assert!(text.contains("--resume to continue"), "{text}");
+    let info = succeed(here, "info m.brenier");
+    assert!(info.contains("interrupted") && !info.contains("members  "), "{info}");
+    // States are taken up where --resume asks for it, and set aside where it does not.
+    let line = LONG.replace("--quiet", "").replace("--epochs 300", "--epochs 1");
+    let again = common::run(here, &format!("fit data.csv {line} --members 3 --out m.brenier"));
+    assert!(stderr(&again).contains("m.brenier.checkpoint.member-1 (and 2 more)"), "{}", stderr(&again));
+    assert!(here.join("m.brenier.checkpoint.member-3.old").exists());
+    assert!(succeed(here, "info m.brenier").contains("members         3,"));
+}
+
 /// Both come in pairs: from `timeout`, and from a terminal that is closed. The second must not abort anything.
 #[test]
 fn sigterm_and_sighup_end_a_fit_as_the_first_ctrl_c_does() {

@@ -413,6 +413,34 @@ fn observations_unlike_the_training_data_are_warned_of() {
     assert!(stderr(&far).contains("2 of 2 rows"), "{}", stderr(&far));
 }
 
+/// Nothing said: trials choose. A method or a setting of one, here or in a settings file, and --quick: they do not.
+#[test]
+fn trials_choose_where_no_method_is_named() {
+    let folder = folder();
+    let here = folder.path();
+    let columns = "--target x1,x2 --given y1..y2 --epochs 1";
+    let fitted = run(here, &format!("fit data.csv {columns} --out a.brenier"));
+    assert!(stderr(&fitted).contains("chosen: "), "{}", stderr(&fitted));
+    assert!(succeed(here, "info a.brenier").contains("chosen  "));
+    fs::write(here.join("fit.toml"), "target = \"x1,x2\"\ngiven = \"y1..y2\"\n[train]\nepochs = 1\n")
+        .unwrap();
+    succeed(here, "fit data.csv --config fit.toml --quiet --out b.brenier");
+    assert_eq!(fs::read(here.join("a.brenier")).unwrap(), fs::read(here.join("b.brenier")).unwrap());
+    succeed(here, &format!("fit data.csv {columns} --method pcp-map --quiet --out plain.brenier"));
+    assert!(!succeed(here, "info plain.brenier").contains("chosen  "));
+    for quick in [format!("{columns} --quick"), "--config fit.toml --quick".to_owned()] {
+        succeed(here, &format!("fit data.csv {quick} --quiet --out quick.brenier"));
+        assert_eq!(
+            fs::read(here.join("quick.brenier")).unwrap(),
+            fs::read(here.join("plain.brenier")).unwrap()
+        );
+    }
+    succeed(here, &format!("fit data.csv {columns} --depth 3 --quiet --out deep.brenier"));
+    assert!(succeed(here, "info deep.brenier").contains("depth 3"));
+    let both = run(here, &format!("fit data.csv {columns} --quick --method npe --out x.brenier"));
+    assert!(both.status.code() == Some(2) && stderr(&both).contains("--quick"), "{}", stderr(&both));
+}
+
 #[test]
 fn an_ensemble_and_the_gaussian_go_through_every_command() {
     let folder = folder();

@@ -3,23 +3,22 @@
 //!
 //! Trials have a budget of steps, not of time, and differ from a plain fit in nothing else but a step size that falls to zero
 //! over it: the same table, settings and seed give the same choice for any number of threads. They are reported in one line and
-//! recorded in the model.
+//! recorded in the model. Of candidates that the validation rows cannot tell apart the simplest is taken.
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::FitSettings;
-use super::Trained;
-use super::prepared::Block;
-use crate::kernel::side_by_side;
-use crate::map::method::{Problem, Training};
+use super::parts::{Part, train_parts};
+use super::prepared::{Block, SplitRows, splits};
+use super::{FitSettings, Trained, scores};
+use crate::map::method::Problem;
 use crate::map::{Method, MethodSettings};
+use crate::statistics::Estimate;
 use crate::train::{Schedule, Stop, TrainEvent, TrainSettings};
-use crate::{Error, Result, Run};
+use crate::{Error, Journal, Result, Run};
 
 /// Steps of a trial.
 const TRIAL_STEPS: u64 = 1500;
@@ -27,6 +26,11 @@ const TRIAL_STEPS: u64 = 1500;
 const TRIAL_EPOCHS: u32 = 60;
 /// Members of the ensemble that is made of the best.
 const MEMBERS: usize = 5;
+/// With fewer rows every candidate is tried on all folds.
+const FOLDED_ROWS: usize = 2000;
+/// Validations without improvement before a drop of the learning rate, and the last drop, with so few rows.
+const FEW_ROWS_PATIENCE: u32 = 10;
+const FEW_ROWS_DROPS: u32 = 2;
 /// Part of a time budget that trials may use.
 const TRIAL_SHARE: f64 = 0.2;
 
@@ -122,7 +126,7 @@ pub struct Trial {
     pub name: String,
     /// The method with its settings.
     pub method: MethodSettings,
-    /// Its best mean negative log-likelihood of the validation rows, standardised; none where the training broke down.
+    /// Its mean negative log-likelihood of the validation rows, standardised; none where the training broke down.
     pub valid_nll: Option<f64>,
 }
 
@@ -130,7 +134,7 @@ pub struct Trial {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Choice {
-    /// What was tried, in the order of the list of methods.
+    /// What was tried, the fewest parameters first.
     pub trials: Vec<Trial>,
     /// The place among them of the one that was chosen.
     pub chosen: usize,
@@ -144,8 +148,14 @@ impl Choice {
             None => format!("{} failed", trial.name),
         };
         let figures: Vec<String> = self.trials.iter().map(figure).collect();
-        let chosen = self.trials.get(self.chosen).map_or("", |trial| trial.name.as_str());
-        format!("{chosen}, by validation NLL after short trials: {}", figures.join(", "))
+        let chosen = self.trials.get(self.chosen);
+        let own = chosen.and_then(|trial| trial.valid_nll);
+        let why = match self.trials.iter().filter_map(|trial| trial.valid_nll).any(|nll| Some(nll) < own) {
+            true => "the simplest within a standard error of the best validation NLL",
+            false => "by validation NLL",
+        };
+        let name = chosen.map_or("", |trial| trial.name.as_str());
+        format!("{name}, {why} after short trials: {}", figures.join(", "))
     }
 
     /// Checks what a file said.
@@ -158,6 +168,7 @@ impl Choice {
 struct Candidate {
     name: String,
     settings: FitSettings,
+    parameters: usize,
 }
 
 /// `base` with the values of `changes` in place of its own, table by table.
@@ -172,11 +183,12 @@ fn overlay(base: &mut Value, changes: &Value) {
     }
 }
 
-/// What the methods offer, laid over `settings`.
+/// What the methods offer, laid over `settings`, the fewest parameters first.
 fn candidates(settings: &FitSettings, problem: Problem) -> Result<Vec<Candidate>> {
     let mut all = Vec::new();
     for &method in Method::ALL {
-        for offer in method.info().candidates {
+        let offers = method.info().candidates.iter().filter(|offer| problem.rows <= offer.most_rows);
+        for offer in offers {
             let wrong = |error: serde_json::Error| Error::setting("method", error.to_string());
             let changes: Value = serde_json::from_str(offer.changes).map_err(wrong)?;
             let values = changes.get("method").and_then(Value::as_object).cloned().unwrap_or_default();
@@ -192,9 +204,12 @@ fn candidates(settings: &FitSettings, problem: Problem) -> Result<Vec<Candidate>
                 "" => method.name().to_owned(),
                 name => format!("{} ({name})", method.name()),
             };
-            all.push(Candidate { name, settings: own.resolved(problem) });
+            let settings = own.resolved(problem);
+            let parameters = settings.method.spec().parameters(problem.target, problem.given)?;
+            all.push(Candidate { name, settings, parameters });
         }
     }
+    all.sort_by_key(|candidate| candidate.parameters);
     Ok(all)
 }
 
@@ -210,62 +225,79 @@ fn short(settings: &FitSettings, in_turn: usize) -> FitSettings {
     FitSettings { train, ..settings.clone() }
 }
 
+/// The place of the best of some candidates, the simplest first, by the losses of each at the same rows: the first whose
+/// mean is within one standard error of the least, both taken from the differences row by row.
+fn best(losses: &[Option<Vec<f64>>]) -> Option<usize> {
+    let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
+    let known = || losses.iter().enumerate().filter_map(|(place, own)| Some((place, own.as_ref()?)));
+    let (_, least) = known().min_by(|a, b| mean(a.1).total_cmp(&mean(b.1)))?;
+    let near = |own: &[f64]| {
+        let differences: Vec<f64> = own.iter().zip(least).map(|(own, least)| own - least).collect();
+        let excess = Estimate::of(&differences);
+        excess.mean <= excess.standard_error || excess.mean <= 0.0
+    };
+    known().find(|(_, own)| near(own)).map(|(place, _)| place)
+}
+
 impl Block {
-    /// The settings of the best candidate, with every choice made, and how it was found; where the run was stopped, the map of
-    /// its trial is all there will be.
+    /// The settings of the best candidate, with every choice made, and how it was found; where the run was stopped, the maps
+    /// of its trials are all there will be. `reduced` has the given columns reduced, as `reduce` in the settings then says.
     pub(super) fn choose(
         &self,
         settings: &FitSettings,
         problem: Problem,
+        reduced: Option<&Block>,
         mut run: Run<'_>,
-    ) -> Result<(FitSettings, Choice, Option<Trained>)> {
-        let candidates = candidates(settings, problem)?;
-        let (stop, journal) = (run.token().clone(), run.plan().cloned());
-        let part =
-            |number: usize| journal.as_ref().map(|journal| journal.part(&format!(".trial-{}", number + 1)));
-        let split = self.plain_split();
-        let jobs: Vec<usize> = (0..candidates.len()).collect();
-        let mut found: Vec<Option<Trained>> = jobs.iter().map(|_| None).collect();
-        let in_turn = jobs.len().div_ceil(rayon::current_num_threads());
-        run.tell(TrainEvent::Trials { of: jobs.len() })?;
-        side_by_side(
-            rayon::current_num_threads(),
-            &AtomicBool::new(false),
-            &jobs,
-            |&number| {
-                let run = Run::silent().stop(&stop).journal(part(number));
-                let settings = short(&candidates[number].settings, in_turn);
-                let identity = self.identity(&settings, number);
-                let outcome = settings.method.spec().train(Training {
-                    data: &self.data,
-                    train_rows: &split.0,
-                    valid_rows: &split.1,
-                    settings: &settings.train,
-                    seed: settings.seed,
-                    identity: &identity,
-                    run,
-                });
-                match outcome {
-                    Ok((map, outcome)) => Ok((number, Some(Trained { map, outcome }))),
-                    Err(Error::Numerical(_)) => Ok((number, None)),
-                    Err(error) => Err(error),
-                }
-            },
-            |result| {
-                let (number, trained) = result?;
-                found[number] = trained.filter(|trained| trained.outcome.best_valid_nll.is_finite());
-                Ok(())
-            },
-        )?;
-        let scores: Vec<Option<f64>> =
-            found.iter().map(|found| Some(found.as_ref()?.outcome.best_valid_nll)).collect();
-        let mut best: Option<(usize, f64)> = None;
-        for (number, nll) in scores.iter().enumerate().filter_map(|(number, nll)| Some((number, (*nll)?))) {
-            if best.is_none_or(|(_, least)| nll < least) {
-                best = Some((number, nll));
-            }
+    ) -> Result<(FitSettings, Choice, Option<Vec<Trained>>)> {
+        let mut candidates = candidates(settings, problem)?;
+        if let Some(reduced) = reduced {
+            let settings = FitSettings { reduce: Some(reduced.data.given), ..settings.clone() };
+            let problem = Problem { given: reduced.data.given, ..problem };
+            candidates.extend(self::candidates(&settings, problem)?.into_iter().map(|candidate| Candidate {
+                name: format!("{}, reduced to {} columns", candidate.name, reduced.data.given),
+                ..candidate
+            }));
+            candidates.sort_by_key(|candidate| candidate.parameters);
         }
-        let (chosen, _) = best.ok_or_else(|| {
+        let block = |candidate: &Candidate| match reduced {
+            Some(reduced) if candidate.settings.reduce.is_some() => reduced,
+            _ => self,
+        };
+        let journal = run.plan().cloned();
+        let stop = run.token().clone();
+        // One validation set of some dozen rows would choose by luck; all rows, fold by fold, take little time if they are few.
+        let folds = (self.data_rows() < FOLDED_ROWS && reduced.is_none()).then_some(MEMBERS);
+        let splits = splits(self.rows, &FitSettings { members: folds, bootstrap: false, ..settings.clone() });
+        let in_turn = (candidates.len() * splits.len()).div_ceil(rayon::current_num_threads());
+        // The longest trials first, so that no thread is left alone with one of them.
+        let places: Vec<(usize, usize)> = (0..candidates.len())
+            .rev()
+            .flat_map(|candidate| (0..splits.len()).map(move |fold| (candidate, fold)))
+            .collect();
+        let part = |&(candidate, fold): &(usize, usize)| Part {
+            block: block(&candidates[candidate]),
+            settings: short(&candidates[candidate].settings, in_turn),
+            split: &splits[fold],
+            member: fold,
+            journal: trial_journal(journal.as_ref(), candidate, fold),
+        };
+        let parts: Vec<Part<'_>> = places.iter().map(part).collect();
+        let mut found: Vec<Vec<Trained>> = candidates.iter().map(|_| Vec::new()).collect();
+        run.tell(TrainEvent::Trials { of: parts.len() })?;
+        train_parts(&parts, run.part(None), |number, trained, _| match trained {
+            Ok(trained) => {
+                found[places[number].0].push(trained);
+                Ok(())
+            }
+            Err(Error::Numerical(_)) => Ok(()),
+            Err(error) => Err(error),
+        })?;
+        let mut losses = Vec::new();
+        for (candidate, trained) in candidates.iter().zip(&mut found) {
+            trained.sort_by_key(|trial| trial.member);
+            losses.push(block(candidate).trial_losses(trained, &splits)?);
+        }
+        let chosen = best(&losses).ok_or_else(|| {
             Error::Numerical(
                 "no method reached a finite validation loss in its trial; look for extreme values in the table (a \
                  robust scaling may help)"
@@ -274,35 +306,62 @@ impl Block {
         })?;
         let mut settings = candidates[chosen].settings.clone();
         settings.train.minutes = settings.train.minutes.map(|minutes| (1.0 - TRIAL_SHARE) * minutes);
+        if folds.is_some() {
+            // Few rows are overfitted soon, and then there is nothing to wait for.
+            settings.train.patience.get_or_insert(FEW_ROWS_PATIENCE);
+            settings.train.max_drops.get_or_insert(FEW_ROWS_DROPS);
+        }
         let best = found.swap_remove(chosen);
         let stopped = stop.is_stopped();
         // Members of a closed form would differ in nothing but their rows.
-        let closed = best.as_ref().is_some_and(|best| best.outcome.stop == Stop::ClosedForm);
+        let closed = best.iter().all(|trial| trial.outcome.stop == Stop::ClosedForm);
         if stopped {
-            settings.members = None;
+            settings.members = folds;
         } else if !closed {
             settings.members.get_or_insert(MEMBERS);
         }
         let trials = candidates
             .into_iter()
-            .zip(scores)
-            .map(|(candidate, valid_nll)| Trial {
+            .zip(losses)
+            .map(|(candidate, losses)| Trial {
                 name: candidate.name,
                 method: candidate.settings.method,
-                valid_nll,
+                valid_nll: losses.map(|losses| Estimate::of(&losses).mean),
             })
             .collect();
         let choice = Choice { trials, chosen };
         run.tell(TrainEvent::Chosen { text: choice.describe() })?;
-        Ok((settings, choice, best.filter(|_| stopped)))
+        Ok((settings, choice, stopped.then_some(best)))
+    }
+
+    fn data_rows(&self) -> usize {
+        self.rows.0 + self.rows.1
+    }
+
+    /// The losses of all validation rows in the trials of a candidate, fold by fold; none where one of them broke down.
+    fn trial_losses(&self, trained: &[Trained], splits: &[SplitRows]) -> Result<Option<Vec<f64>>> {
+        if trained.len() < splits.len() {
+            return Ok(None);
+        }
+        let mut all = Vec::new();
+        for trial in trained {
+            all.extend(scores::losses(&*trial.map, &self.data, &splits[trial.member].1)?);
+        }
+        Ok(Some(all).filter(|all| all.iter().all(|loss| loss.is_finite())))
     }
 
     /// Forgets the states of the trials.
-    pub(super) fn discard_trials(&self, journal: &crate::Journal, trials: usize) {
-        for number in 1..=trials {
-            crate::data::discard(&journal.part(&format!(".trial-{number}")).path);
+    pub(super) fn discard_trials(&self, journal: &Journal, choice: &Choice) {
+        for candidate in 0..choice.trials.len() {
+            for journal in (0..MEMBERS).filter_map(|fold| trial_journal(Some(journal), candidate, fold)) {
+                crate::data::discard(&journal.path);
+            }
         }
     }
+}
+
+fn trial_journal(journal: Option<&Journal>, candidate: usize, fold: usize) -> Option<Journal> {
+    journal.map(|journal| journal.part(&format!(".trial-{}-{}", candidate + 1, fold + 1)))
 }
 
 #[cfg(test)]
@@ -324,15 +383,40 @@ mod tests {
     }
 
     #[test]
-    fn every_offer_of_the_list_is_sound() {
-        let problem = Problem { target: 2, given: 3, rows: 1000 };
-        let all = candidates(&FitSettings::default(), problem).unwrap();
-        let mut names: Vec<&str> = all.iter().map(|candidate| candidate.name.as_str()).collect();
-        names.dedup();
-        assert!(names.len() == all.len() && names.len() >= 3, "{names:?}");
-        for candidate in &all {
-            candidate.settings.validate().unwrap();
+    fn every_offer_of_the_list_is_sound_and_the_simplest_comes_first() {
+        let offers = |rows: usize| {
+            let problem = Problem { target: 2, given: 3, rows };
+            candidates(&FitSettings::default(), problem).unwrap()
+        };
+        let (few, many) = (offers(1000), offers(10_000));
+        assert!(many.len() >= 3 && few.len() > many.len());
+        for all in [few, many] {
+            let mut names: Vec<&str> = all.iter().map(|candidate| candidate.name.as_str()).collect();
+            assert_eq!(names[0], "gaussian");
+            assert!(all.is_sorted_by_key(|candidate| candidate.parameters));
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), all.len(), "{names:?}");
+            for candidate in &all {
+                candidate.settings.validate().unwrap();
+            }
         }
+    }
+
+    /// Losses are compared row by row: what all candidates find hard counts for none of them.
+    #[test]
+    fn the_simplest_candidate_within_a_standard_error_is_the_best() {
+        let hard = |row: usize| 100.0 * (row % 7) as f64;
+        let losses =
+            |excess: &dyn Fn(usize) -> f64| Some((0..400).map(|row| hard(row) + excess(row)).collect());
+        let noisy = |size: f64| move |row: usize| if row.is_multiple_of(2) { size } else { -size };
+        let least = losses(&|_| 0.0);
+        assert_eq!(best(&[losses(&|_| 0.01), least.clone()]), Some(1));
+        // 0.04 ± 0.05 is no difference, 0.06 ± 0.05 is one.
+        assert_eq!(best(&[losses(&|row| 0.04 + noisy(1.0)(row)), least.clone()]), Some(0));
+        assert_eq!(best(&[losses(&|row| 0.06 + noisy(1.0)(row)), least.clone()]), Some(1));
+        assert_eq!(best(&[None, least.clone(), losses(&|_| 0.0)]), Some(1));
+        assert_eq!(best(&[None, None]), None);
     }
 
     /// Few rows and steps: what counts is that the best of the trials is taken, told and kept, whatever the threads.
@@ -351,8 +435,7 @@ mod tests {
         };
         let model = run(1);
         let choice = model.header().choice.clone().unwrap();
-        let best = choice.trials[choice.chosen].valid_nll.unwrap();
-        assert!(choice.trials.iter().filter_map(|trial| trial.valid_nll).all(|nll| nll >= best));
+        assert!(choice.trials.iter().all(|trial| trial.valid_nll.is_some()));
         let kept = &model.header().settings;
         assert_eq!(kept.method, choice.trials[choice.chosen].method);
         assert!(!kept.auto);
@@ -362,24 +445,28 @@ mod tests {
         assert_eq!(densities(&model), densities(&other));
     }
 
-    /// What is in closed form needs no time: a fit that is stopped at once still ends with a map that means something.
+    /// What is in closed form needs no time: a fit that is stopped at once still ends with a map that means something, that of
+    /// every fold where rows are few.
     #[test]
     fn a_fit_that_is_stopped_in_its_trials_ends_with_the_best_of_them() {
-        let table = demo::simulate(300, 0);
-        let settings = FitSettings {
-            target: Some("x1,x2".parse().unwrap()),
-            given: Some("y".parse().unwrap()),
-            ..MethodChoice::Auto.settings()
-        };
-        let stop = crate::StopToken::new();
-        stop.stop();
-        let fitted = fit(&table, &settings, Run::silent().stop(&stop)).unwrap();
-        let header = fitted.posterior.header();
-        let choice = header.choice.as_ref().unwrap();
-        assert!(header.members.is_empty() && header.settings.members.is_none());
-        assert_eq!(header.settings.method, choice.trials[choice.chosen].method);
-        let best = choice.trials[choice.chosen].valid_nll.unwrap();
-        assert!(choice.trials.iter().filter_map(|trial| trial.valid_nll).all(|nll| nll >= best));
-        assert_eq!(header.training.best_valid_nll, best);
+        for (rows, maps) in [(300, MEMBERS), (2500, 1)] {
+            let table = demo::simulate(rows, 0);
+            let settings = FitSettings {
+                target: Some("x1,x2".parse().unwrap()),
+                given: Some("y".parse().unwrap()),
+                ..MethodChoice::Auto.settings()
+            };
+            let stop = crate::StopToken::new();
+            stop.stop();
+            let fitted = fit(&table, &settings, Run::silent().stop(&stop)).unwrap();
+            let header = fitted.posterior.header();
+            let choice = header.choice.as_ref().unwrap();
+            assert_eq!(fitted.posterior.maps().len(), maps);
+            assert_eq!(header.settings.method, choice.trials[choice.chosen].method);
+            assert!(fitted.validated && header.training.stop == Stop::Interrupted);
+            // The folds of 300 rows have 60 each.
+            let scored = choice.trials[choice.chosen].valid_nll.unwrap();
+            assert!((header.training.best_valid_nll - scored).abs() < 1e-4 * (1.0 + scored.abs()));
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! A fit in one sentence: `Fit::of("theta_1..theta_4").given("rest").run(&pairs)`.
 
-use super::{FitSettings, Fitted, fit};
+use super::{FitSettings, Fitted, MethodChoice, fit};
 use crate::data::{Selection, Table};
 use crate::map::{Method, MethodSettings};
 use crate::transform::{NoiseRule, Support, SupportRule};
@@ -12,7 +12,7 @@ use crate::{Journal, Observer, Posterior, Result, Run, StopToken};
 /// use brenier_core::Fit;
 /// # fn main() -> brenier_core::Result<()> {
 /// let pairs = brenier_core::demo::simulate(1000, 0);
-/// let posterior = Fit::of("x1,x2").given("y").seed(1).epochs(5).run(&pairs)?;
+/// let posterior = Fit::of("x1,x2").given("y").quick().epochs(5).run(&pairs)?;
 /// let draws = posterior.at(&[0.5])?.sample(200)?;
 /// assert_eq!(draws.names(), ["x1", "x2"]);
 /// println!("{draws}");
@@ -25,11 +25,12 @@ pub struct Fit<'a> {
 }
 
 impl<'a> Fit<'a> {
-    /// A fit of the columns `target`, written as in `x1,x2`, `x1..x4`, `#1..#3` or `rest`.
+    /// A fit of the columns `target`, written as in `x1,x2`, `x1..x4`, `#1..#3` or `rest`. Unless a method is named, short
+    /// trials choose one, and an ensemble of it is fitted where that pays.
     pub fn of(target: &str) -> Self {
         let settings = target
             .parse::<Selection>()
-            .map(|target| FitSettings { target: Some(target), ..FitSettings::default() });
+            .map(|target| FitSettings { target: Some(target), ..MethodChoice::Auto.settings() });
         Self { settings, run: Run::silent() }
     }
 
@@ -78,6 +79,11 @@ impl<'a> Fit<'a> {
         })
     }
 
+    /// One plain training of the [default method](Method::default), without trials.
+    pub fn quick(self) -> Self {
+        self.method(Method::default())
+    }
+
     /// Chooses the method, with its defaults.
     pub fn method(self, method: Method) -> Self {
         self.method_settings(method.defaults())
@@ -87,7 +93,7 @@ impl<'a> Fit<'a> {
     pub fn method_settings(self, method: impl Into<MethodSettings>) -> Self {
         let method = method.into();
         self.change(|settings| {
-            settings.method = method;
+            (settings.method, settings.auto) = (method, false);
             Ok(())
         })
     }

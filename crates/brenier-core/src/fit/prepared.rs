@@ -20,6 +20,11 @@ use crate::{Error, Result};
 /// Random stream of the folds of an ensemble, and of the first of its bootstrap samples.
 const FOLDS: u64 = 1 << 41;
 
+/// Numbers of given columns for which trials also see them reduced to so many directions, with at least so many rows.
+const WIDE: std::ops::RangeInclusive<usize> = 100..=2000;
+const REDUCED: usize = 50;
+const REDUCED_ROWS: usize = 1000;
+
 /// Rows that a thread transforms at a time.
 const CHUNK: usize = 256;
 
@@ -28,6 +33,8 @@ const CHUNK: usize = 256;
 /// It holds the rows of the split alone, transformed; the table itself is not needed any more.
 pub struct Prepared {
     pub(super) own: Block,
+    /// The same with many given columns reduced, for trials to choose from.
+    pub(super) reduced: Option<Block>,
     /// The given columns alone, where the model is to be a joint one.
     pub(super) marginal: Option<Block>,
     /// The supports, column by column.
@@ -157,8 +164,15 @@ impl Prepared {
             }
         };
         let own = Block::new(table, (&target, &given), train, valid, settings)?;
+        let reduced = match tries_reduction(settings, given.len(), train.len()) {
+            false => None,
+            true => {
+                let settings = FitSettings { reduce: Some(REDUCED), ..settings.clone() };
+                Some(Block::new(table, (&target, &given), train, valid, &settings)?)
+            }
+        };
         let FitSettings { support, noise, jitter, .. } = settings.clone();
-        Ok(Self { own, marginal, support, noise, jitter, key })
+        Ok(Self { own, reduced, marginal, support, noise, jitter, key })
     }
 
     /// What a user should know about the table.
@@ -200,6 +214,12 @@ impl Prepared {
         }
         key
     }
+}
+
+/// Whether trials are worth a look at reduced given columns.
+fn tries_reduction(settings: &FitSettings, given: usize, rows: usize) -> bool {
+    let free = settings.reduce.is_none() && settings.pca.is_none() && settings.exchangeable.is_empty();
+    settings.auto && free && WIDE.contains(&given) && rows >= REDUCED_ROWS
 }
 
 /// The settings of the given columns' own map in a joint model.
@@ -267,8 +287,11 @@ impl Block {
             GivenTransform::fit(&given_names, &given_settings, &rows)?;
         warnings.extend(given_warnings);
         if let Some(most) = settings.reduce {
+            // Directions that have seen the validation rows would win every trial.
+            let seen = if settings.auto { train } else { seen };
             let x = SomeRows { table, columns: target, rows: seen, noise: None };
-            let pairs = ScaledPairs { x: &x, y: &rows, of_x: &target_transform, of_y: &given_transform };
+            let y = SomeRows { table, columns: given, rows: seen, noise: kept };
+            let pairs = ScaledPairs { x: &x, y: &y, of_x: &target_transform, of_y: &given_transform };
             let reduction = Reduction::fit(most, given.len(), target_transform.dim(), &pairs)?;
             given_transform = given_transform.reduced(reduction);
         }

@@ -41,28 +41,43 @@ fn score_rows(
     seed: u64,
     stream: u64,
 ) -> Result<Option<ScoredRows>> {
-    let chosen: Vec<usize> = match rows.len() <= ScoredRows::MOST {
-        true => rows.iter().map(|&row| row as usize).collect(),
+    let chosen: Vec<u32> = match rows.len() <= ScoredRows::MOST {
+        true => rows.to_vec(),
         false => {
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
             rng.set_stream(stream);
             let mut all = rows.to_vec();
             let chosen = all.partial_shuffle(&mut rng, ScoredRows::MOST).0;
             chosen.sort_unstable_by_key(|&row| origin[row as usize]);
-            chosen.iter().map(|&row| row as usize).collect()
+            chosen.to_vec()
         }
     };
-    let wide = |values: &[f32], width: usize, rows: &[usize]| -> Vec<f64> {
-        rows.iter().flat_map(|&row| &values[row * width..(row + 1) * width]).map(|&v| f64::from(v)).collect()
+    let densities: Vec<f64> = losses(map, data, &chosen)?.iter().map(|loss| -loss).collect();
+    let (kept, nll): (Vec<usize>, Vec<f64>) = chosen
+        .iter()
+        .zip(&densities)
+        .filter(|(_, d)| d.is_finite())
+        .map(|(&row, d)| (origin[row as usize] as usize, -d))
+        .unzip();
+    let failed = chosen.len() - kept.len();
+    let scored = || ScoredRows { rows: chosen.len(), failed, nll: Estimate::of_rows(&kept, &nll) };
+    Ok((!kept.is_empty()).then(scored))
+}
+
+/// The negative log-likelihood of each of `rows`, in double precision; not a number where it cannot be computed.
+pub(super) fn losses(map: &dyn TransportMap, data: &Dataset, rows: &[u32]) -> Result<Vec<f64>> {
+    let wide = |values: &[f32], width: usize, rows: &[u32]| -> Vec<f64> {
+        let of = |&row: &u32| &values[row as usize * width..(row as usize + 1) * width];
+        rows.iter().flat_map(of).map(|&value| f64::from(value)).collect()
     };
-    let score = |rows: &[usize]| {
+    let score = |rows: &[u32]| {
         let (x, y) = (wide(&data.x, data.target, rows), wide(&data.y, data.given, rows));
         let mut densities = vec![0.0; rows.len()];
         map.double().log_density(&x, &y, &mut densities).map(|()| densities)
     };
-    let densities = match score(&chosen) {
+    let densities = match score(rows) {
         // A row that breaks the arithmetic must not take the others with it.
-        Err(Error::Numerical(_)) => chosen
+        Err(Error::Numerical(_)) => rows
             .iter()
             .map(|&row| match score(&[row]) {
                 Err(Error::Numerical(_)) => Ok(f64::NAN),
@@ -71,13 +86,5 @@ fn score_rows(
             .collect::<Result<Vec<f64>>>(),
         other => other,
     }?;
-    let (kept, nll): (Vec<usize>, Vec<f64>) = chosen
-        .iter()
-        .zip(&densities)
-        .filter(|(_, d)| d.is_finite())
-        .map(|(&row, d)| (origin[row] as usize, -d))
-        .unzip();
-    let failed = chosen.len() - kept.len();
-    let scored = || ScoredRows { rows: chosen.len(), failed, nll: Estimate::of_rows(&kept, &nll) };
-    Ok((!kept.is_empty()).then(scored))
+    Ok(densities.into_iter().map(|density| -density).collect())
 }

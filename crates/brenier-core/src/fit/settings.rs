@@ -51,8 +51,8 @@ pub struct FitSettings {
     pub bootstrap: bool,
     /// Seed of split, initial weights and batches.
     pub seed: u64,
-    /// Whether short trials choose the method, and an ensemble of it is fitted where that pays; `method = "auto"` in a settings
-    /// file. The choice is recorded in the model's settings and in [`Header::choice`](crate::Header::choice).
+    /// Whether short trials choose the method, and an ensemble of it is fitted where that pays: so it is where a settings file names
+    /// no method, or `method = "auto"`, and for [`Fit::of`](crate::Fit::of), but not by [`Default`]. The choice is recorded in the model's settings and in [`Header::choice`](crate::Header::choice).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub auto: bool,
     /// The method with its settings; of no account where trials choose.
@@ -134,7 +134,8 @@ impl TryFrom<Written> for FitSettings {
             }
             None => false,
         };
-        let by_trials = auto(&written.method);
+        let named = written.method.is_some() || !written.network.is_empty() || !written.flow.is_empty();
+        let by_trials = auto(&written.method) || !named;
         let (method, mut values) = match written.method {
             Some(NameOrTable::Table(table)) if by_trials && table.len() > 1 => {
                 return Err(Error::setting(
@@ -176,7 +177,7 @@ impl TryFrom<Written> for FitSettings {
             members: written.members,
             bootstrap: written.bootstrap,
             seed: written.seed,
-            auto: written.auto || by_trials,
+            auto: by_trials || written.auto,
             method: method.defaults().with_values(values)?,
             train: written.train,
         })

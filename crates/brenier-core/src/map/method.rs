@@ -46,11 +46,23 @@ pub struct Candidate {
     pub name: &'static str,
     /// Settings that differ from the defaults, as a JSON object with the tables `method` and `train`.
     pub changes: &'static str,
+    /// Rows to train on up to which it is worth a trial.
+    pub most_rows: usize,
 }
 
 impl Candidate {
     /// The defaults.
-    pub const PLAIN: Self = Self { name: "", changes: "{}" };
+    pub const PLAIN: Self = Self::always("", "{}");
+
+    /// Worth a trial whatever the rows.
+    pub const fn always(name: &'static str, changes: &'static str) -> Self {
+        Self { name, changes, most_rows: usize::MAX }
+    }
+
+    /// Worth a trial where rows are few.
+    pub const fn for_few_rows(name: &'static str, changes: &'static str) -> Self {
+        Self { name, changes, most_rows: 5000 }
+    }
 }
 
 /// What is said about a method.

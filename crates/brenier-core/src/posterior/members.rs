@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Posterior, TrainingSummary, repeated};
 use crate::Result;
 use crate::map::{SampleSettings, TransportMap};
+use crate::train::Stop;
 
 /// Draws of each member by which disagreement is measured.
 const DRAWS: usize = 200;
@@ -21,10 +22,10 @@ pub struct Member {
 }
 
 impl Member {
-    /// The trainings of all members in one: the first, with the mean of the validation losses, and resumable where one is.
-    pub(crate) fn together(members: &[Member]) -> TrainingSummary {
+    /// The trainings of all members in one: the first, with the mean of the validation losses. `unfinished` says why not all of
+    /// the fit came to its end.
+    pub(crate) fn together(members: &[Member], unfinished: Option<Stop>) -> TrainingSummary {
         let mut training = members[0].training.clone();
-        let unfinished = members.iter().map(|member| member.training.stop).find(|stop| stop.is_resumable());
         training.stop = unfinished.unwrap_or(training.stop);
         if members.len() > 1 {
             let losses = members.iter().map(|member| member.weight * member.training.best_valid_nll);

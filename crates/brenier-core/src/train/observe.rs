@@ -100,6 +100,19 @@ pub enum TrainEvent {
         /// How many there are.
         of: usize,
     },
+    /// A trial or a member of an ensemble was validated, while others train beside it.
+    PartValidated {
+        /// Its number, from 1.
+        number: usize,
+        /// How many there are.
+        of: usize,
+        /// The part of the work of all that is done, between 0 and 1: by the steps allowed and the drops of the learning rate, of
+        /// which there are usually fewer, so that it ends with a leap.
+        done: f64,
+        /// The validation.
+        #[serde(flatten)]
+        progress: Progress,
+    },
     /// A member of an ensemble was trained.
     Member {
         /// Its number, from 1.

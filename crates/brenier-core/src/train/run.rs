@@ -447,13 +447,13 @@ impl<M: Trainable<f32>> Descent<'_, '_, M> {
 
     /// Drops the learning rate on a plateau; the last drop ends the run.
     fn schedule(&mut self) {
-        if self.settings.schedule == Schedule::Cosine || self.state.idle < self.settings.patience {
+        if self.settings.schedule == Schedule::Cosine || self.state.idle < self.settings.patience() {
             return;
         }
         self.state.idle = 0;
         self.state.drops += 1;
-        self.state.learning_rate *= self.settings.drop_factor;
-        if self.state.drops >= self.settings.max_drops {
+        self.state.learning_rate *= self.settings.drop_factor();
+        if self.state.drops >= self.settings.max_drops() {
             self.state.stop.get_or_insert(Stop::Converged);
         } else if self.settings.rewind {
             self.rewind();

@@ -44,12 +44,12 @@ pub struct TrainSettings {
     pub max_steps: Option<u64>,
     /// Steps between validations; 0 chooses at least 50, and as many as keep validation below a fifth of the time.
     pub validate_every: usize,
-    /// Validations without improvement before the learning rate drops.
-    pub patience: u32,
-    /// Factor of a drop.
-    pub drop_factor: f64,
-    /// The drop that ends the run.
-    pub max_drops: u32,
+    /// Validations without improvement before the learning rate drops; `None` leaves it to the method.
+    pub patience: Option<u32>,
+    /// Factor of a drop; `None` leaves it to the method.
+    pub drop_factor: Option<f64>,
+    /// The drop that ends the run; `None` leaves it to the method.
+    pub max_drops: Option<u32>,
     /// Whether a drop goes back to the best weights so far.
     pub rewind: bool,
     /// Fraction of the rows held out for validation.
@@ -73,9 +73,9 @@ impl Default for TrainSettings {
             epochs: 1000,
             max_steps: None,
             validate_every: 0,
-            patience: 20,
-            drop_factor: 0.5,
-            max_drops: 4,
+            patience: None,
+            drop_factor: None,
+            max_drops: None,
             rewind: true,
             valid_fraction: 0.1,
             max_valid_rows: 20_000,
@@ -89,6 +89,10 @@ impl Default for TrainSettings {
 const BATCH_SIZE: usize = 64;
 /// Adam's step size where nothing is said.
 const LEARNING_RATE: f64 = 0.005;
+/// Validations without improvement before a drop, its factor, and the last of them, where nothing is said.
+const PATIENCE: u32 = 20;
+const DROP_FACTOR: f64 = 0.5;
+const MAX_DROPS: u32 = 4;
 
 impl TrainSettings {
     /// Rows per step.
@@ -104,6 +108,21 @@ impl TrainSettings {
     /// Decay of the average of the weights; 0 for none.
     pub fn weight_average(&self) -> f64 {
         self.weight_average.unwrap_or(0.0)
+    }
+
+    /// Validations without improvement before the learning rate drops.
+    pub fn patience(&self) -> u32 {
+        self.patience.unwrap_or(PATIENCE)
+    }
+
+    /// Factor of a drop.
+    pub fn drop_factor(&self) -> f64 {
+        self.drop_factor.unwrap_or(DROP_FACTOR)
+    }
+
+    /// The drop that ends the run.
+    pub fn max_drops(&self) -> u32 {
+        self.max_drops.unwrap_or(MAX_DROPS)
     }
 
     /// Checks every value.
@@ -128,13 +147,13 @@ impl TrainSettings {
         if self.max_steps == Some(0) {
             return Err(Error::setting("max_steps", "must be at least 1"));
         }
-        positive("patience", self.patience as usize)?;
-        positive("max_drops", self.max_drops as usize)?;
+        positive("patience", self.patience() as usize)?;
+        positive("max_drops", self.max_drops() as usize)?;
         positive("max_valid_rows", self.max_valid_rows)?;
         above("learning_rate", self.learning_rate(), 0.0, 10.0)?;
         from("clip", self.clip.unwrap_or(0.0), 0.0, f64::INFINITY)?;
         from("weight_average", self.weight_average(), 0.0, 1.0)?;
-        above("drop_factor", self.drop_factor, 0.0, 1.0)?;
+        above("drop_factor", self.drop_factor(), 0.0, 1.0)?;
         above("valid_fraction", self.valid_fraction, 0.0, 1.0)?;
         from("beta1", self.adam.beta1, 0.0, 1.0)?;
         from("beta2", self.adam.beta2, 0.0, 1.0)?;

@@ -96,9 +96,9 @@ impl Recipe {
         // Validations every 70 steps; 21 without improvement halve the step, the fourth time ends the run.
         let plateau = TrainSettings {
             validate_every: 70,
-            patience: 21,
-            drop_factor: 0.5,
-            max_drops: 4,
+            patience: Some(21),
+            drop_factor: Some(0.5),
+            max_drops: Some(4),
             rewind: false,
             epochs: 1000,
             ..TrainSettings::default()

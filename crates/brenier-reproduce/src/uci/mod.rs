@@ -184,7 +184,7 @@ impl UciReproduction {
         let (target, given) = set.columns(&table);
         let train = match protocol.exact || !own.searches {
             true => own.train,
-            false => TrainSettings { patience: 10, ..Default::default() },
+            false => waiting(10),
         };
         let base = FitSettings {
             method: own.settings,
@@ -416,6 +416,16 @@ impl UciReproduction {
     }
 }
 
+/// The plateau schedule of all methods here: so many validations without improvement halve the step size, four times.
+fn waiting(patience: u32) -> TrainSettings {
+    TrainSettings {
+        patience: Some(patience),
+        drop_factor: Some(0.5),
+        max_drops: Some(4),
+        ..Default::default()
+    }
+}
+
 /// What the experiment has to say about a method.
 struct MethodProtocol {
     settings: MethodSettings,
@@ -436,16 +446,13 @@ struct MethodProtocol {
 impl MethodProtocol {
     fn of(variant: &Variant, set: &UciSet) -> Result<Self> {
         let method = variant.method();
-        let train = |validate_every: usize, patience: u32| TrainSettings {
-            validate_every,
-            patience,
-            ..Default::default()
-        };
+        let train =
+            |validate_every: usize, patience: u32| TrainSettings { validate_every, ..waiting(patience) };
         let first = method.info().spaces[0].1;
         let exact_space = SearchSpace::preset("uci", method).unwrap_or(first);
         let plain = Self {
             settings: variant.settings()?,
-            train: TrainSettings::default(),
+            train: waiting(20),
             short_space: exact_space,
             exact_space,
             searches: true,

@@ -26,8 +26,8 @@ fn settings(method: Method, target: &str, given: &str) -> FitSettings {
                 batch_size: Some(128),
                 learning_rate: Some(0.01),
                 validate_every: 40,
-                patience: 4,
-                max_drops: 6,
+                patience: Some(4),
+                max_drops: Some(6),
                 epochs: 12,
                 ..Default::default()
             },
@@ -38,7 +38,9 @@ fn settings(method: Method, target: &str, given: &str) -> FitSettings {
                 epochs: 30,
                 ..Default::default()
             },
-            _ => TrainSettings { batch_size: Some(128), patience: 10, epochs: 60, ..Default::default() },
+            _ => {
+                TrainSettings { batch_size: Some(128), patience: Some(10), epochs: 60, ..Default::default() }
+            }
         },
         ..Default::default()
     }
@@ -417,8 +419,8 @@ fn a_cosine_lowers_the_rate_over_all_epochs() {
         learning_rate: Some(0.02),
         epochs: 6,
         validate_every: 3,
-        patience: 1,
-        max_drops: 1,
+        patience: Some(1),
+        max_drops: Some(1),
         ..Default::default()
     };
     let posterior = fitted(brenier::demo::simulate(600, 1), &settings);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use brenier::data::Table;
 use brenier::map::{Method, SampleSettings};
-use brenier::train::{TrainEvent, TrainSettings};
+use brenier::train::{Stop, TrainEvent, TrainSettings};
 use brenier::transform::Support;
 use brenier::{
     Event, Fit, FitSettings, Fitted, Journal, Observer, Posterior, Prepared, Run, StopToken, demo, fit_split,
@@ -32,7 +32,7 @@ fn run(prepared: &Prepared, settings: &FitSettings, journal: Option<Journal>) ->
 #[test]
 fn a_fit_is_a_sentence_and_draws_know_their_names() {
     let pairs = demo::simulate(500, 0);
-    let posterior = Fit::of("x1,x2").given("rest").seed(1).epochs(3).run(&pairs).unwrap();
+    let posterior = Fit::of("x1,x2").given("rest").quick().seed(1).epochs(3).run(&pairs).unwrap();
     let draws = posterior.at(&[0.4]).unwrap().seed(2).sample(300).unwrap();
     assert_eq!((draws.names(), draws.len()), (posterior.target_names(), 300));
     let column = draws.column("x2").unwrap();
@@ -90,9 +90,26 @@ fn outside_of_a_support_the_density_is_zero_and_gradients_are_in_the_users_units
     assert!(density[0] == f64::NEG_INFINITY && gradient[0].is_nan());
 }
 
+/// Nothing said: trials choose, and the model says so. A method, its settings or `quick`: one training of it.
+#[test]
+fn trials_choose_where_no_method_is_named() {
+    let table = demo::simulate(200, 0);
+    let chosen = Fit::of("x1,x2").given("y").epochs(1).run(&table).unwrap();
+    let choice = chosen.header().choice.as_ref().unwrap();
+    assert_eq!(chosen.header().settings.method, choice.trials[choice.chosen].method);
+    for fit in [
+        Fit::of("x1,x2").quick(),
+        Fit::of("x1,x2").method(Method::PcpMap),
+        Fit::of("x1,x2").method_settings(Method::PcpMap.defaults()),
+    ] {
+        let plain = fit.given("y").epochs(1).run(&table).unwrap();
+        assert!(plain.header().choice.is_none() && plain.method() == Method::PcpMap);
+    }
+}
+
 #[test]
 fn models_go_to_bytes_and_back() {
-    let posterior = Fit::of("x1,x2").given("y").epochs(2).run(&demo::simulate(300, 0)).unwrap();
+    let posterior = Fit::of("x1,x2").given("y").quick().epochs(2).run(&demo::simulate(300, 0)).unwrap();
     let bytes = posterior.to_bytes().unwrap();
     let again = Posterior::from_bytes(&bytes).unwrap();
     assert_eq!(again.to_bytes().unwrap(), bytes);
@@ -116,7 +133,7 @@ fn a_stop_token_ends_a_fit_from_elsewhere() {
     }
     let stop = StopToken::new();
     let mut stopper = Stopper(stop.clone());
-    let fit = Fit::of("x1,x2").given("y").stop(&stop).observer(&mut stopper);
+    let fit = Fit::of("x1,x2").given("y").quick().stop(&stop).observer(&mut stopper);
     let fitted = fit.run_fully(&demo::simulate(500, 0)).unwrap();
     assert!(stop.is_stopped() && !fitted.validated);
     assert_eq!(fitted.posterior.header().training.steps, 3);
@@ -333,6 +350,58 @@ fn an_ensemble_is_resumed_to_the_same_bits() {
     assert!(left.is_empty(), "{left:?}");
 }
 
+/// What members report comes to the run's observer while they train, on the thread of the call, and changes nothing.
+#[test]
+fn members_are_observed_while_they_train() {
+    let table = demo::simulate(400, 0);
+    let settings = FitSettings { members: Some(3), ..quick(Method::PcpMap) };
+    let here = std::thread::current().id();
+    let mut seen = vec![0; 3];
+    let mut last = 0.0;
+    let mut observer = |event: &Event| {
+        assert_eq!(std::thread::current().id(), here);
+        if let Some(TrainEvent::PartValidated { number, of: 3, done, progress }) = event.get() {
+            assert!(*done >= last && *done <= 1.0 && progress.valid_nll.is_finite());
+            (seen[number - 1], last) = (progress.step, *done);
+        }
+        Ok(())
+    };
+    let observed = Fit::with_settings(settings.clone()).observer(&mut observer).run(&table).unwrap();
+    assert!(seen.iter().all(|step| *step > 0), "{seen:?}");
+    let silent = Fit::with_settings(settings.clone()).run(&table).unwrap();
+    assert_eq!(observed.to_bytes().unwrap(), silent.to_bytes().unwrap());
+    let mut failing = |event: &Event| match event.get() {
+        Some(TrainEvent::PartValidated { .. }) => Err(brenier::Error::Numerical("enough".to_owned())),
+        _ => Ok(()),
+    };
+    let error = Fit::with_settings(settings).observer(&mut failing).run(&table).unwrap_err().to_string();
+    assert!(error.contains("enough"), "{error}");
+}
+
+/// A stop leaves the members that were validated, as an ensemble of their own.
+#[test]
+fn a_stop_keeps_the_members_that_were_validated() {
+    let table = demo::simulate(400, 0);
+    let mut settings = FitSettings { members: Some(4), ..quick(Method::PcpMap) };
+    (settings.train.epochs, settings.train.patience) = (400, Some(1000));
+    let stop = StopToken::new();
+    let mut observer = |event: &Event| {
+        if matches!(event.get(), Some(TrainEvent::PartValidated { number: 2, .. })) {
+            stop.stop();
+        }
+        Ok(())
+    };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    let fit = Fit::with_settings(settings).stop(&stop).observer(&mut observer);
+    let fitted = pool.install(|| fit.run_fully(&table)).unwrap();
+    let header = fitted.posterior.header();
+    assert!(fitted.validated && header.training.stop == Stop::Interrupted);
+    assert_eq!(header.members.iter().map(|member| member.weight).collect::<Vec<_>>(), [0.5, 0.5]);
+    assert_eq!(header.members[0].training.stop, Stop::Epochs);
+    let kept = Posterior::from_bytes(&fitted.posterior.to_bytes().unwrap()).unwrap();
+    assert_eq!(kept.members().len(), 2);
+}
+
 /// An observer that fails ends the fit with its own error.
 #[test]
 fn an_observer_may_fail() {
@@ -340,7 +409,7 @@ fn an_observer_may_fail() {
         Some(TrainEvent::Validated(_)) => Err(brenier::Error::Numerical("enough".to_owned())),
         _ => Ok(()),
     };
-    let fit = Fit::of("x1,x2").given("y").epochs(20).observer(&mut observer);
+    let fit = Fit::of("x1,x2").given("y").quick().epochs(20).observer(&mut observer);
     let error = fit.run(&demo::simulate(500, 0)).unwrap_err().to_string();
     assert!(error.contains("enough"), "{error}");
 }

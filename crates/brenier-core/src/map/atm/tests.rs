@@ -304,7 +304,7 @@ fn grown(
         data,
         train_rows: &train_rows,
         valid_rows: &valid_rows,
-        settings: &TrainSettings { patience: 5, ..Default::default() },
+        settings: &TrainSettings { patience: Some(5), ..Default::default() },
         seed: 3,
         identity: "a test",
         run: run.part(journal),

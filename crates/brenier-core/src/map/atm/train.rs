@@ -211,7 +211,7 @@ pub(super) fn train(settings: &AtmSettings, training: Training<'_>) -> Result<(A
     shuffled.shuffle(&mut rng);
     let jobs = Jobs {
         settings,
-        patience: train.patience as usize,
+        patience: train.patience() as usize,
         data,
         rules: Rules::new(),
         bounds: bounds(data, train_rows),

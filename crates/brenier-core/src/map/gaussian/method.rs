@@ -117,7 +117,7 @@ impl ListedMethod for GaussianSettings {
         spaces: &[("default", "[method]\ncovariance = [\"constant\", \"log-affine\"]\n")],
         candidates: &[
             Candidate::PLAIN,
-            Candidate { name: "log-affine", changes: r#"{"method": {"covariance": "log-affine"}}"# },
+            Candidate::always("log-affine", r#"{"method": {"covariance": "log-affine"}}"#),
         ],
         published_pilots: None,
         check_draws: 1000,

@@ -181,7 +181,11 @@ impl ListedMethod for PcpSettings {
         ],
         candidates: &[
             Candidate::PLAIN,
-            Candidate { name: "affine front", changes: r#"{"method": {"front": "affine"}}"# },
+            Candidate::always("affine front", r#"{"method": {"front": "affine"}}"#),
+            Candidate::for_few_rows(
+                "narrow, weight decay",
+                r#"{"method": {"feature_width": 32}, "train": {"adam": {"weight_decay": 1}}}"#,
+            ),
         ],
         published_pilots: Some(100),
         check_draws: 1000,
