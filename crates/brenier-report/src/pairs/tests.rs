@@ -61,7 +61,7 @@ fn weights_and_logarithmic_axes_are_drawn() {
         .truth(centres)
         .log(0..4);
     let svg = plot.to_svg(SIZE).unwrap();
-    assert!(svg.contains("0.01\n") && svg.contains("θ₁") && !svg.contains("NaN"));
+    assert!(svg.contains(">0.01<") && svg.contains("θ₁") && !svg.contains("NaN"));
     save("pairs_log", &svg);
     let unweighted = PairPlot { layers: vec![plot.layers[0].clone()], ..plot.clone() };
     let mut weighted = unweighted.clone();
