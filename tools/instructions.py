@@ -27,7 +27,7 @@ def output(*command):
 
 def program():
     """Builds the bench and returns its path."""
-    lines = output("cargo", "bench", "-p", "brenier", "--bench", "instructions", "--no-run", "--message-format", "json")
+    lines = output("cargo", "bench", "--workspace", "--bench", "instructions", "--no-run", "--message-format", "json")
     found = [json.loads(line) for line in lines.splitlines()]
     return next(line["executable"] for line in found if line.get("executable"))
 

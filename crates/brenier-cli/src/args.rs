@@ -49,7 +49,7 @@ Tables may be .csv, .tsv, .txt, .dat (also .gz or .zst), .parquet, .arrow, .feat
 Without an extension, as for <(zcat ...), the first bytes decide.
 
 Without a method, short trials of several choose the best on validation rows, and an ensemble of it is fitted: about a minute for \
-10 000 rows and some minutes for 100 000 on two cores. --quick is one plain training.
+10 000 rows of a few columns on two cores. --quick is one plain training.
 
 Examples:
   brenier fit simulations.csv --target theta1..theta3 --given rest \\

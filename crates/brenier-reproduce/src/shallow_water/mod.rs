@@ -27,7 +27,7 @@ pub use judge::{AtObservation, Calibrated, ExactAt, RankCurves, Scores, Yardstic
 
 use crate::map::Method;
 use crate::simulate::shallow_water::{NOISE, depth};
-use crate::train::{Schedule, TrainSettings};
+use crate::train::{AdamSettings, Schedule, TrainSettings};
 use crate::transform::{NoiseRule, NoiseSettings, Scaling};
 use crate::{Error, FitSettings, Result};
 
@@ -134,6 +134,7 @@ impl Recipe {
                     learning_rate: Some(1e-3),
                     schedule: Schedule::Cosine,
                     epochs: if self.is_fresh() { OUR_FRESH_EPOCHS } else { OUR_EPOCHS },
+                    adam: AdamSettings { weight_decay: OUR_DECAY, ..AdamSettings::default() },
                     ..TrainSettings::default()
                 };
                 let flow = json!({
@@ -183,8 +184,10 @@ const OUR_COMPONENTS: usize = 1000;
 /// Noise added to noisy pairs in training.
 const OUR_JITTER: f64 = 0.125;
 /// Epochs from pairs, and with fresh noise.
-const OUR_EPOCHS: u32 = 30;
-const OUR_FRESH_EPOCHS: u32 = 60;
+const OUR_EPOCHS: u32 = 10;
+const OUR_FRESH_EPOCHS: u32 = 24;
+/// Weight decay: without it even fresh noise ends in overfitting, to the basins.
+const OUR_DECAY: f64 = 1.0;
 
 impl fmt::Display for Recipe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
