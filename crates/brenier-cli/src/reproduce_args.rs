@@ -85,7 +85,7 @@ exact posterior, which this model allows to compute, says what could be reached.
 Methods:
   pcp-map, cot-flow, cp-flow  with the published settings
   npe                         as the package sbi does it
-  pairs                       ours: 1000 components in one scale, an autoregressive front, a flow
+  pairs                       ours: one scale, an autoregressive front, a flow
   fresh                       the same with fresh noise in every step
 
 Examples:
