@@ -117,7 +117,7 @@ fn greedy(x: &Mat<f64>, scores: &Mat<f64>) -> Result<Vec<Vec<f64>>> {
         let spread = multiply(residuals.transpose(), residuals.as_ref());
         let failed = || Error::Numerical("the target's residuals have no principal directions".to_owned());
         let (_, axes) = symmetric_eigen(spread.as_ref()).ok_or_else(failed)?;
-        // Largest first: the last one is told best.
+        // Largest residual first: the last direction is the best predicted.
         let turned = multiply(axes.transpose(), left.as_ref());
         let own: Vec<f64> = (0..n).map(|j| turned[(n - k - 1, j)]).collect();
         let sign = sign_of(&own);
