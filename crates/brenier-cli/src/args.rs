@@ -646,7 +646,7 @@ impl SettingFlags {
         set(&mut train.epochs, self.epochs);
         fill(&mut train.max_steps, self.max_steps);
         set(&mut train.validate_every, self.validate_every);
-        set(&mut train.schedule, self.schedule);
+        fill(&mut train.schedule, self.schedule);
         fill(&mut train.patience, self.patience);
         fill(&mut train.drop_factor, self.drop_factor);
         fill(&mut train.max_drops, self.max_drops);

@@ -20,10 +20,9 @@ use crate::statistics::Estimate;
 use crate::train::{Schedule, Stop, TrainEvent, TrainSettings};
 use crate::{Error, Journal, Result, Run};
 
-/// Steps of a trial.
-const TRIAL_STEPS: u64 = 1500;
-/// Passes over the training rows in a trial, at most.
+/// Passes over the training rows in a trial of the usual length, at most.
 const TRIAL_EPOCHS: u32 = 60;
+const USUAL_STEPS: u64 = 1500;
 /// Members of the ensemble that is made of the best.
 const MEMBERS: usize = 5;
 /// With fewer rows every candidate is tried on all folds.
@@ -169,6 +168,7 @@ struct Candidate {
     name: String,
     settings: FitSettings,
     parameters: usize,
+    trial_steps: u64,
 }
 
 /// `base` with the values of `changes` in place of its own, table by table.
@@ -206,7 +206,7 @@ fn candidates(settings: &FitSettings, problem: Problem) -> Result<Vec<Candidate>
             };
             let settings = own.resolved(problem);
             let parameters = settings.method.spec().parameters(problem.target, problem.given)?;
-            all.push(Candidate { name, settings, parameters });
+            all.push(Candidate { name, settings, parameters, trial_steps: offer.trial_steps });
         }
     }
     all.sort_by_key(|candidate| candidate.parameters);
@@ -214,11 +214,12 @@ fn candidates(settings: &FitSettings, problem: Problem) -> Result<Vec<Candidate>
 }
 
 /// The settings of a trial, one of so many in turn on a thread, with those of a fit.
-fn short(settings: &FitSettings, in_turn: usize) -> FitSettings {
+fn short(Candidate { settings, trial_steps, .. }: &Candidate, in_turn: usize) -> FitSettings {
+    let epochs = TRIAL_EPOCHS.saturating_mul(trial_steps.div_ceil(USUAL_STEPS) as u32);
     let train = TrainSettings {
-        schedule: Schedule::Cosine,
-        epochs: settings.train.epochs.min(TRIAL_EPOCHS),
-        max_steps: Some(settings.train.max_steps.map_or(TRIAL_STEPS, |most| most.min(TRIAL_STEPS))),
+        schedule: Some(Schedule::Cosine),
+        epochs: settings.train.epochs.min(epochs),
+        max_steps: Some(settings.train.max_steps.map_or(*trial_steps, |most| most.min(*trial_steps))),
         minutes: settings.train.minutes.map(|minutes| TRIAL_SHARE * minutes / in_turn as f64),
         ..settings.train.clone()
     };
@@ -276,7 +277,7 @@ impl Block {
             .collect();
         let part = |&(candidate, fold): &(usize, usize)| Part {
             block: block(&candidates[candidate]),
-            settings: short(&candidates[candidate].settings, in_turn),
+            settings: short(&candidates[candidate], in_turn),
             split: &splits[fold],
             member: fold,
             journal: trial_journal(journal.as_ref(), candidate, fold),

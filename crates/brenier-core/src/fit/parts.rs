@@ -52,7 +52,7 @@ impl Observer for Relay<'_> {
             Some(TrainEvent::Started { max_steps, .. }) => self.max_steps = *max_steps,
             Some(TrainEvent::Validated(progress)) => {
                 let by_steps = progress.step as f64 / self.max_steps.max(1) as f64;
-                let by_drops = match self.train.schedule {
+                let by_drops = match self.train.schedule() {
                     Schedule::Plateau => f64::from(progress.drops) / f64::from(self.train.max_drops()),
                     Schedule::Cosine => 0.0,
                 };

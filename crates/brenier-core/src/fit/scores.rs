@@ -41,13 +41,14 @@ fn score_rows(
     seed: u64,
     stream: u64,
 ) -> Result<Option<ScoredRows>> {
-    let chosen: Vec<u32> = match rows.len() <= ScoredRows::MOST {
+    let most = map.scored_rows();
+    let chosen: Vec<u32> = match rows.len() <= most {
         true => rows.to_vec(),
         false => {
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
             rng.set_stream(stream);
             let mut all = rows.to_vec();
-            let chosen = all.partial_shuffle(&mut rng, ScoredRows::MOST).0;
+            let chosen = all.partial_shuffle(&mut rng, most).0;
             chosen.sort_unstable_by_key(|&row| origin[row as usize]);
             chosen.to_vec()
         }

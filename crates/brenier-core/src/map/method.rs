@@ -48,7 +48,12 @@ pub struct Candidate {
     pub changes: &'static str,
     /// Rows to train on up to which it is worth a trial.
     pub most_rows: usize,
+    /// Steps of its trial.
+    pub trial_steps: u64,
 }
+
+/// Steps of a trial where nothing else is said.
+const TRIAL_STEPS: u64 = 1500;
 
 impl Candidate {
     /// The defaults.
@@ -56,12 +61,17 @@ impl Candidate {
 
     /// Worth a trial whatever the rows.
     pub const fn always(name: &'static str, changes: &'static str) -> Self {
-        Self { name, changes, most_rows: usize::MAX }
+        Self { name, changes, most_rows: usize::MAX, trial_steps: TRIAL_STEPS }
     }
 
     /// Worth a trial where rows are few.
     pub const fn for_few_rows(name: &'static str, changes: &'static str) -> Self {
-        Self { name, changes, most_rows: 5000 }
+        Self { name, changes, most_rows: 5000, trial_steps: TRIAL_STEPS }
+    }
+
+    /// The same with a trial of so many steps.
+    pub const fn tried_for(self, trial_steps: u64) -> Self {
+        Self { trial_steps, ..self }
     }
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::method::{ListedMethod, MethodInfo, MethodSpec};
-use super::{atm, cot, cpflow, gaussian, npe, pcp};
+use super::{atm, cot, cpflow, gaussian, matching, npe, pcp};
 use crate::{Error, Result};
 
 macro_rules! methods {
@@ -80,6 +80,8 @@ methods! {
     Gaussian(gaussian::GaussianSettings) = "gaussian",
     /// A normalising flow: neural posterior estimation.
     Npe(npe::NpeSettings) = "npe",
+    /// A flow along a field that was trained by regression on noisy rows.
+    FlowMatching(matching::FlowMatchingSettings) = "flow-matching",
     /// A monotone triangular map of polynomials that grows term by term.
     Atm(atm::AtmSettings) = "atm",
     /// The gradient of a convex potential between activation normalisations.

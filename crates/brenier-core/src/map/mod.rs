@@ -21,6 +21,7 @@ pub mod cot;
 pub mod cpflow;
 mod embed;
 pub mod gaussian;
+pub mod matching;
 pub mod method;
 mod methods;
 pub mod npe;
@@ -185,6 +186,11 @@ pub trait Trainable<T: Real>: ConditionalMap<T> {
     /// What a row costs in [`loss`](Trainable::loss), as a part of what it costs in [`adjoints`](Trainable::adjoints).
     fn loss_cost(&self) -> f64 {
         1.0 / 3.0
+    }
+
+    /// How many validation rows are worth their time while training; all of them are scored at its end.
+    fn validation_rows(&self) -> usize {
+        usize::MAX
     }
 
     /// The blocks that tile the parameter vector.

@@ -121,6 +121,11 @@ pub trait TransportMap: fmt::Debug + Send + Sync {
         None
     }
 
+    /// How many rows are scored for the record of a fit, at most.
+    fn scored_rows(&self) -> usize {
+        10_000
+    }
+
     /// Its sizes in one line, without the number of parameters.
     fn describe(&self) -> String;
 

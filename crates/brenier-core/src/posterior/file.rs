@@ -60,17 +60,12 @@ pub struct TrainingScores {
 /// The scores of some rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScoredRows {
-    /// Rows scored: all, or a random choice of [`ScoredRows::MOST`].
+    /// Rows scored: all, or a random choice of as many as the method can afford.
     pub rows: usize,
     /// Those of them whose density could not be computed; they are in no mean.
     pub failed: usize,
     /// −log π(x | y) of a row, standardised, without any penalty; rows are those of the table, from 0.
     pub nll: Estimate,
-}
-
-impl ScoredRows {
-    /// Rows that are scored at most.
-    pub const MOST: usize = 10_000;
 }
 
 /// A simple method fitted to the same rows: what a model must be better than to be worth its training.

@@ -151,6 +151,7 @@ pub fn train<M: Trainable<f32>>(map: &mut M, training: Training<'_>) -> Result<O
         return Err(Error::setting("valid_fraction", "leaves no row to train on or none to validate with"));
     }
     let batch = settings.batch_size().min(train_rows.len());
+    let scored = spread(valid_rows, map.validation_rows());
     let average = Average::new(settings.weight_average(), map.parameters());
     // Two sets of weights cost two validations.
     let loss_cost = if average.is_wanted() { 2.0 * map.loss_cost() } else { map.loss_cost() };
@@ -161,7 +162,8 @@ pub fn train<M: Trainable<f32>>(map: &mut M, training: Training<'_>) -> Result<O
         best: map.parameters().to_vec(),
         order: Vec::new(),
         batch,
-        interval: settings.validation_interval(valid_rows.len(), loss_cost),
+        interval: settings.validation_interval(scored.len(), loss_cost),
+        scored,
         started: Instant::now(),
         state: State {
             epoch: 0,
@@ -191,6 +193,12 @@ pub fn train<M: Trainable<f32>>(map: &mut M, training: Training<'_>) -> Result<O
     run.go()
 }
 
+/// At most `most` of `rows`, from all over.
+fn spread(rows: &[u32], most: usize) -> Vec<u32> {
+    let count = rows.len().min(most);
+    (0..count).map(|place| rows[place * rows.len() / count]).collect()
+}
+
 impl Training<'_> {
     /// Trains `map` by gradient steps; see [`train`].
     pub fn descend<M: Trainable<f32>>(self, map: &mut M) -> Result<Outcome> {
@@ -212,6 +220,8 @@ struct Descent<'a, 'b, M: Trainable<f32>> {
     average: Average,
     best: Vec<f32>,
     order: Vec<u32>,
+    /// The validation rows that are scored while training.
+    scored: Vec<u32>,
     batch: usize,
     interval: usize,
     started: Instant,
@@ -277,6 +287,12 @@ impl<M: Trainable<f32>> Descent<'_, '_, M> {
                     .into(),
             )
         })?;
+        // What was chosen by some of the validation rows is reported for all of them.
+        let whole = match self.scored.len() < self.valid_rows.len() {
+            true => self.score_rows(self.valid_rows),
+            false => best_valid_nll,
+        };
+        let best_valid_nll = if whole.is_finite() { whole } else { best_valid_nll };
         let (steps, best_step) = (self.state.step, self.state.best_step);
         self.run.tell(TrainEvent::Finished { stop, steps, best_valid_nll, best_step })?;
         Ok(Outcome {
@@ -305,7 +321,7 @@ impl<M: Trainable<f32>> Descent<'_, '_, M> {
 
     /// Step size of the next step.
     fn learning_rate(&self) -> f64 {
-        match self.settings.schedule {
+        match self.settings.schedule() {
             Schedule::Plateau => self.state.learning_rate,
             Schedule::Cosine => {
                 let epochs = self.elapsed_epochs() / f64::from(self.settings.epochs);
@@ -381,10 +397,10 @@ impl<M: Trainable<f32>> Descent<'_, '_, M> {
         self.state.averaged = 0;
     }
 
-    /// Mean negative log-likelihood of the validation rows under the map's weights; not a number where it breaks down.
-    fn score(&mut self) -> f64 {
+    /// Mean negative log-likelihood of `rows` under the map's weights; not a number where it breaks down.
+    fn score_rows(&mut self, rows: &[u32]) -> f64 {
         let mut total = 0.0;
-        for index in self.valid_rows.chunks(self.batch) {
+        for index in rows.chunks(self.batch) {
             let (x, y) = self.map.load(&mut self.workspace, index.len());
             self.data.gather(index, x, y);
             match self.map.loss(&mut self.workspace) {
@@ -392,7 +408,15 @@ impl<M: Trainable<f32>> Descent<'_, '_, M> {
                 Err(_) => total = f64::NAN,
             }
         }
-        total / self.valid_rows.len() as f64
+        total / rows.len() as f64
+    }
+
+    /// That of the rows that are scored while training.
+    fn score(&mut self) -> f64 {
+        let scored = std::mem::take(&mut self.scored);
+        let score = self.score_rows(&scored);
+        self.scored = scored;
+        score
     }
 
     /// The same under the averaged weights.
@@ -447,7 +471,7 @@ impl<M: Trainable<f32>> Descent<'_, '_, M> {
 
     /// Drops the learning rate on a plateau; the last drop ends the run.
     fn schedule(&mut self) {
-        if self.settings.schedule == Schedule::Cosine || self.state.idle < self.settings.patience() {
+        if self.settings.schedule() == Schedule::Cosine || self.state.idle < self.settings.patience() {
             return;
         }
         self.state.idle = 0;

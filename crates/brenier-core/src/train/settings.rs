@@ -20,7 +20,7 @@ pub enum Schedule {
 /// How a map is trained.
 ///
 /// Minibatch Adam; every [`validate_every`](Self::validate_every) steps the validation rows are scored, the
-/// best weights, or the best [average](Self::weight_average) of weights, copied, and, unless the [`schedule`](Self::schedule) says otherwise, the learning rate multiplied by
+/// best weights, or the best [average](Self::weight_average) of weights, copied, and, unless the [`schedule`](Self::schedule()) says otherwise, the learning rate multiplied by
 /// [`drop_factor`](Self::drop_factor) when [`patience`](Self::patience) validations in a row brought nothing better. The
 /// run ends at the drop number [`max_drops`](Self::max_drops), after [`epochs`](Self::epochs) epochs,
 /// [`max_steps`](Self::max_steps) steps or [`minutes`](Self::minutes) minutes.
@@ -36,8 +36,8 @@ pub struct TrainSettings {
     /// Decay of the moving average of the weights that is validated beside the weights, the better of the two being kept;
     /// 0 for none, `None` leaves it to the method.
     pub weight_average: Option<f64>,
-    /// How the learning rate falls.
-    pub schedule: Schedule,
+    /// How the learning rate falls; `None` leaves it to the method.
+    pub schedule: Option<Schedule>,
     /// Passes over the training rows at most.
     pub epochs: u32,
     /// Steps at most, whatever the epochs; the cosine falls over the smaller of the two budgets.
@@ -69,7 +69,7 @@ impl Default for TrainSettings {
             learning_rate: None,
             clip: None,
             weight_average: None,
-            schedule: Schedule::Plateau,
+            schedule: None,
             epochs: 1000,
             max_steps: None,
             validate_every: 0,
@@ -108,6 +108,11 @@ impl TrainSettings {
     /// Decay of the average of the weights; 0 for none.
     pub fn weight_average(&self) -> f64 {
         self.weight_average.unwrap_or(0.0)
+    }
+
+    /// How the learning rate falls.
+    pub fn schedule(&self) -> Schedule {
+        self.schedule.unwrap_or_default()
     }
 
     /// Validations without improvement before the learning rate drops.

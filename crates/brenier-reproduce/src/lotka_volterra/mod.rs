@@ -113,7 +113,7 @@ pub fn settings(method: Method, rows: u64, seed: u64) -> Result<FitSettings> {
         train: TrainSettings {
             batch_size: Some(batch_size),
             learning_rate: Some(learning_rate),
-            schedule: Schedule::Cosine,
+            schedule: Some(Schedule::Cosine),
             epochs,
             validate_every,
             max_valid_rows: 5000,

@@ -132,7 +132,7 @@ impl Recipe {
                 let cosine = TrainSettings {
                     batch_size: Some(256),
                     learning_rate: Some(1e-3),
-                    schedule: Schedule::Cosine,
+                    schedule: Some(Schedule::Cosine),
                     epochs: if self.is_fresh() { OUR_FRESH_EPOCHS } else { OUR_EPOCHS },
                     adam: AdamSettings { weight_decay: OUR_DECAY, ..AdamSettings::default() },
                     ..TrainSettings::default()

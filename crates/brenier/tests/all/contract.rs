@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use brenier::map::cot::{CotMap, CotSettings, CotShape, Flow};
 use brenier::map::cpflow::{CpFlowInverter, CpFlowMap, CpFlowShape};
+use brenier::map::matching::{FlowMatching, MatchingMap, MatchingSettings, MatchingShape};
 use brenier::map::npe::{FlowKind, FlowPosterior, NpeMap, NpeShape};
 use brenier::map::pcp::{
     Convexity, Front, Initialisation, InverseSettings, OutputActivation, PcpInverter, PcpMap, PcpShape,
@@ -147,6 +148,24 @@ fn normalising_flows(seed: u64) -> Vec<NpeMap<f64>> {
     .collect()
 }
 
+/// Flow-matching maps with random parameters everywhere, in several shapes.
+fn matched_flows(seed: u64) -> Vec<MatchingMap<f64>> {
+    let mut rng = ChaCha8Rng::seed_from_u64(3000 + seed);
+    let settings = MatchingSettings { evaluation_steps: 64 };
+    [(1, 0, 9, 1), (1, 8, 17, 2), (2, 3, 12, 3), (4, 9, 33, 2), (3, 4, 10, 1)]
+        .into_iter()
+        .map(|(target, given, width, blocks)| {
+            let embedding = if blocks == 1 && given > 0 { vec![5, 3] } else { Vec::new() };
+            let shape = MatchingShape { target, given, width, blocks, embedding };
+            let mut map = MatchingMap::<f64>::initial(shape, settings, seed).unwrap();
+            for parameter in map.parameters_mut() {
+                *parameter += 0.15 * rng.sample::<f64, _>(StandardNormal);
+            }
+            map
+        })
+        .collect()
+}
+
 /// CP-Flows with random parameters everywhere, in several shapes.
 fn convex_flows(seed: u64) -> Vec<CpFlowMap<f64>> {
     let mut rng = ChaCha8Rng::seed_from_u64(2000 + seed);
@@ -262,6 +281,19 @@ impl Single for CpFlowMap<f64> {
     }
 }
 
+impl Single for MatchingMap<f64> {
+    type Map = MatchingMap<f32>;
+    fn single(&self) -> Self::Map {
+        self.cast()
+    }
+    fn both(&self) -> Arc<dyn TransportMap> {
+        Arc::new(FlowMatching::new(self.cast()))
+    }
+    fn name(&self) -> String {
+        format!("{:?}", self.shape())
+    }
+}
+
 /// Loads a batch into a fresh workspace.
 fn loaded<T: brenier::Real, M: Trainable<T>>(map: &M, x: &[f64], y: &[f64]) -> M::Workspace {
     let rows = x.len() / map.target_dim();
@@ -337,6 +369,9 @@ fn subjects(seed: u64) -> Vec<Box<dyn Subject>> {
         all.push(Box::new(flow));
     }
     for flow in normalising_flows(seed) {
+        all.push(Box::new(flow));
+    }
+    for flow in matched_flows(seed) {
         all.push(Box::new(flow));
     }
     for (case, shape) in fronts().into_iter().enumerate() {

@@ -34,7 +34,7 @@ fn settings(method: Method, target: &str, given: &str) -> FitSettings {
             // A rate that falls over all epochs, so that the last steps are small.
             Method::Npe => TrainSettings {
                 batch_size: Some(128),
-                schedule: Schedule::Cosine,
+                schedule: Some(Schedule::Cosine),
                 epochs: 30,
                 ..Default::default()
             },
@@ -78,7 +78,7 @@ fn two_moons_are_found_by_both_maps() {
     };
     for method in METHODS {
         let mut settings = settings(method, "theta_1,theta_2", "y_1,y_2");
-        settings.train.schedule = Schedule::Cosine;
+        settings.train.schedule = Some(Schedule::Cosine);
         match method {
             Method::CotFlow => settings.method = settings.method.with("time_steps", 4).unwrap(),
             Method::Npe => {}
@@ -415,7 +415,7 @@ fn an_unconditional_map_learns_a_density_without_given_columns() {
 fn a_cosine_lowers_the_rate_over_all_epochs() {
     let mut settings = settings(Method::PcpMap, "x1,x2", "y");
     settings.train = TrainSettings {
-        schedule: Schedule::Cosine,
+        schedule: Some(Schedule::Cosine),
         learning_rate: Some(0.02),
         epochs: 6,
         validate_every: 3,

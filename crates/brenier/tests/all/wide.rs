@@ -53,7 +53,7 @@ fn settings(method: Method) -> FitSettings {
         method: method.defaults(),
         train: TrainSettings {
             batch_size: Some(128),
-            schedule: Schedule::Cosine,
+            schedule: Some(Schedule::Cosine),
             epochs: 40,
             ..TrainSettings::default()
         },

@@ -112,7 +112,7 @@ impl MethodSpec for NpeSettings {
                 // Adam at 5·10⁻⁴ until 20 epochs brought nothing better, the best weights kept.
                 train.learning_rate.get_or_insert(5e-4);
                 let batch = *train.batch_size.get_or_insert(200);
-                train.schedule = Schedule::Plateau;
+                train.schedule = Some(Schedule::Plateau);
                 train.validate_every = (problem.rows / batch).max(1);
                 (train.patience, train.max_drops) = (Some(20), Some(1));
             }
