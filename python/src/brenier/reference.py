@@ -96,6 +96,31 @@ def _normal_quantile(below: Array, above: Array, xp: Any) -> Array:
     return u + 1j * part.imag * np.exp(0.5 * u * u) * math.sqrt(2.0 * math.pi) if np.iscomplexobj(part) else u
 
 
+# The straight link: (0, 1) to the line, straight inside, with Gaussian tails in the last tenth before each end.
+_BENT = 0.2
+_SLOPE = 2.0 * _BENT / math.sqrt(2.0 * math.pi)
+_BEND = (1.0 - _BENT) / _SLOPE
+
+
+def _straight(below: Array, above: Array, xp: Any) -> tuple[Array, Array]:
+    """u of the point that divides its interval into these parts, and log du/dp, p the part below."""
+    low = below.real < above.real
+    tail = xp.where(low, below, above) / (below + above)
+    inside = (1.0 - 2.0 * tail) / _SLOPE
+    part = xp.where(tail.real < 0.5 * _BENT, tail / _BENT, 0.5)
+    past = -_normal_quantile(part, 1.0 - part, xp)
+    size = xp.where(tail.real < 0.5 * _BENT, _BEND + past, inside)
+    return xp.where(low, -size, size), 0.5 * past * past - math.log(0.5 * _SLOPE)
+
+
+def _straight_below(u: Array, xp: Any) -> Array:
+    """The part below u, of real numbers."""
+    size = xp.abs(u)
+    past = xp.where(size > _BEND, size - _BEND, 0.0)
+    tail = xp.where(size > _BEND, _BENT * _normal_below(-past, xp), 0.5 - 0.5 * _SLOPE * size)
+    return xp.where(u < 0, tail, 1.0 - tail)
+
+
 def _gaussian_softplus(s: Array, xp: Any) -> tuple[Array, Array, Array]:
     """ψ(s) = sΦ(s) + φ(s) − φ(0)."""
     density = xp.exp(-0.5 * s * s) / math.sqrt(2.0 * math.pi)
@@ -737,7 +762,7 @@ class Column:
     def __init__(self, document: dict[str, Any], xp: Any) -> None:
         text = document["support"]
         self.xp, self.kind = xp, text.split("(")[0]
-        self.probit = document.get("link", "logit") == "probit"
+        self.link = document.get("link", "logit")
         bounds = text[text.index("(") + 1 : -1].split(",") if "(" in text else ("0", "1")
         self.low, self.high = float(bounds[0]), float(bounds[1])
         self.centre, self.scale = float(document["centre"]), float(document["scale"])
@@ -764,7 +789,10 @@ class Column:
                 below, above, growth = x - self.low, self.high - x, 0.0
             else:
                 below, above, growth = log(x / self.low), log(self.high / x), -log(x)
-            if self.probit:
+            if self.link == "straight":
+                u, log_slope = _straight(below, above, xp)
+                log_slope = log_slope - log(below + above) + growth
+            elif self.link == "probit":
                 u = _normal_quantile(below, above, xp)
                 log_slope = 0.5 * u * u + 0.5 * math.log(2.0 * math.pi) - log(below + above) + growth
             else:
@@ -779,7 +807,9 @@ class Column:
             return u
         if self.kind == "log":
             return xp.exp(u)
-        if self.probit:
+        if self.link == "straight":
+            part = _straight_below(u, xp)
+        elif self.link == "probit":
             part = _normal_below(u, xp)
         else:
             part = xp.where(u > 0, 1.0 / (1.0 + xp.exp(-xp.abs(u))), xp.exp(-xp.abs(u)) / (1.0 + xp.exp(-xp.abs(u))))

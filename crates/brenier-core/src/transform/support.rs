@@ -1,19 +1,24 @@
 //! Where a column's values may lie, and the smooth bijection from there to the whole line.
 //!
-//! With Φ and φ the standard normal distribution and its density, W = high − low or ln(high/low):
+//! With W = high − low or ln(high/low), a link ℓ from (0, 1) to the line, F = ℓ⁻¹ and f = F':
 //!
 //! | support | u(x) | log du/dx as a function of u | its derivative |
 //! |---|---|---|---|
 //! | real | x | 0 | 0 |
 //! | log | ln x | −u | −1 |
-//! | interval | Φ⁻¹((x − low)/W) | −ln W − ln φ(u) | u |
-//! | log-interval | Φ⁻¹(ln(x/low)/W) | −ln W − ln φ(u) − ln x(u) | u − W φ(u) |
+//! | interval | ℓ((x − low)/W) | −ln W − ln f(u) | −(ln f)'(u) |
+//! | log-interval | ℓ(ln(x/low)/W) | −ln W − ln f(u) − ln x(u) | −(ln f)'(u) − W f(u) |
 //!
-//! **Why Φ⁻¹.** A density that behaves like a power p^(a−1) of the distance to a bound, a = 1 where it is cut off there, has in u
-//! the tail exp(−au²/2) of a Gaussian. Maps to a Gaussian are affine far out, so such tails cost them nothing. After a logit the
-//! tail is exp(−a|u|), which no affine map makes Gaussian. Older model files name no link and keep their logits: with the
-//! sigmoid σ and the softplus ς, −ln φ(u) above is then ς(u) + ς(−u) = |u| + 2 ln(1 + exp(−|u|)), its derivative tanh(u/2), and φ(u)
-//! is σ(u) σ(−u).
+//! **The link.** New fits have one that is straight inside and bends where the last tenth before each bound begins: with Φ the
+//! standard normal distribution, τ = 1/5, s = 2τ/√(2π) and b = (1 − τ)/s, the part of (0, 1) between u > 0 and its nearer end is
+//!
+//! ½ − su/2 for u ≤ b,   τΦ(b − u) beyond,   so that f = s/2 and (s/2) exp(−(u − b)²/2).
+//!
+//! Inside, a posterior that only moves with y, as for a parameter of place under a flat prior, keeps its shape, and its map the same
+//! shape everywhere. At the bound, a density that behaves like a power p^(a−1) of the distance to it, a = 1 where it is cut off there,
+//! has in u the tail exp(−au²/2) of a Gaussian. Maps to a Gaussian are affine far out, so such tails cost them nothing. Model files of
+//! version 0.2 may have ℓ = Φ⁻¹, which has these tails and bends everywhere: −ln f = u²/2 + ½ ln 2π. Older ones name no link and have
+//! logits, whose tail exp(−a|u|) no affine map makes Gaussian: −ln f = |u| + 2 ln(1 + exp(−|u|)), its derivative tanh(u/2).
 //!
 //! All is measured from the nearer bound: no difference of nearly equal numbers, however far in the tail.
 
@@ -36,14 +41,14 @@ pub enum Support {
     Real,
     /// Positive numbers: u = ln x.
     Log,
-    /// low < x < high: u = Φ⁻¹((x − low)/(high − low)).
+    /// low < x < high: u = ℓ((x − low)/(high − low)) with a link ℓ that is straight inside and has Gaussian tails.
     Interval {
         /// The lower bound, not itself a value.
         low: f64,
         /// The upper bound, not itself a value.
         high: f64,
     },
-    /// 0 < low < x < high, even on the log scale: u = Φ⁻¹(ln(x/low)/ln(high/low)).
+    /// 0 < low < x < high, even on the log scale: u = ℓ(ln(x/low)/ln(high/low)).
     LogInterval {
         /// The lower bound, positive, not itself a value.
         low: f64,
@@ -59,9 +64,18 @@ pub(super) enum Link {
     /// logit, of model files that name none.
     #[default]
     Logit,
-    /// Φ⁻¹, of all new fits.
+    /// Φ⁻¹.
     Probit,
+    /// Straight inside with Gaussian tails, of all new fits.
+    Straight,
 }
+
+/// τ: the parts of (0, 1) where the straight link bends are τ/2 at each end.
+const BENT: f64 = 0.2;
+/// s = 2τ/√(2π).
+const SLOPE: f64 = 2.0 * BENT * 0.398_942_280_401_432_7;
+/// b = (1 − τ)/s, where it begins to bend.
+const BEND: f64 = (1.0 - BENT) / SLOPE;
 
 /// Beyond, every tail is 0 in double precision; squares stay finite.
 const FAR: f64 = 1e100;
@@ -81,6 +95,15 @@ impl Link {
                 let u = special::normal_tail_inverse(tail);
                 if below < above { -u } else { u }
             }
+            Self::Straight => {
+                let tail = (below.min(above) / width).max(f64::from_bits(1));
+                let u = match tail < 0.5 * BENT {
+                    // Below the least number there is nothing that a division could give.
+                    true => BEND + special::normal_tail_inverse((tail / BENT).max(f64::from_bits(1))),
+                    false => (1.0 - 2.0 * tail) / SLOPE,
+                };
+                if below < above { -u } else { u }
+            }
         }
     }
 
@@ -95,6 +118,10 @@ impl Link {
                 let z = u.abs().min(FAR);
                 (-0.5 * z * z).exp() * z.scaled_normal_tail()
             }
+            Self::Straight => match past_bend(u) {
+                0.0 => 0.5 - 0.5 * SLOPE * u.abs(),
+                z => BENT * ((-0.5 * z * z).exp() * z.scaled_normal_tail()),
+            },
         }
     }
 
@@ -106,6 +133,10 @@ impl Link {
                 let z = u.clamp(-FAR, FAR);
                 0.5 * z * z + crate::map::HALF_LOG_TWO_PI
             }
+            Self::Straight => {
+                let z = past_bend(u);
+                0.5 * z * z - (0.5 * SLOPE).ln()
+            }
         }
     }
 
@@ -114,6 +145,7 @@ impl Link {
         match self {
             Self::Logit => (0.5 * u).tanh(),
             Self::Probit => u.clamp(-FAR, FAR),
+            Self::Straight => past_bend(u).copysign(u),
         }
     }
 
@@ -121,6 +153,12 @@ impl Link {
     fn density(self, u: f64) -> f64 {
         (-self.log_steepness(u)).exp()
     }
+}
+
+/// How far |u| lies beyond the bend of the straight link; 0 before it, NaN for NaN.
+fn past_bend(u: f64) -> f64 {
+    let z = u.clamp(-FAR, FAR).abs() - BEND;
+    if z < 0.0 { 0.0 } else { z }
 }
 
 /// ln(upper/lower) for 0 < lower ≤ upper, accurate also when the two nearly agree.
@@ -179,7 +217,7 @@ impl Support {
     pub(super) fn link(&self) -> Link {
         match self {
             Self::Real | Self::Log => Link::default(),
-            Self::Interval { .. } | Self::LogInterval { .. } => Link::Probit,
+            Self::Interval { .. } | Self::LogInterval { .. } => Link::Straight,
         }
     }
 
@@ -382,7 +420,7 @@ mod tests {
         ]
     }
 
-    const LINKS: [Link; 2] = [Link::Logit, Link::Probit];
+    const LINKS: [Link; 3] = [Link::Logit, Link::Probit, Link::Straight];
 
     #[test]
     fn inverse_stays_inside_whatever_the_input() {
@@ -437,15 +475,24 @@ mod tests {
         assert!((u + 30.205_594_179_579_64).abs() < 1e-10, "{u}");
         assert!((unit.inverse(u, Link::Probit) / 1e-200 - 1.0).abs() < 1e-11);
         assert!((unit.log_det(u, Link::Probit) - (0.5 * u * u + 0.918_938_533_204_672_7)).abs() < 1e-12);
+        // 1e-200 = τΦ(b − |u|), and inside the link is a straight line.
+        let u = unit.forward(1e-200, Link::Straight).expect("inside");
+        assert!((unit.inverse(u, Link::Straight) / 1e-200 - 1.0).abs() < 1e-11);
+        let (low, middle) = (unit.forward(0.2, Link::Straight), unit.forward(0.5, Link::Straight));
+        assert!((low.expect("inside") + 0.6 / SLOPE).abs() < 1e-14 && middle == Some(0.0));
     }
 
     proptest! {
         #[test]
-        fn round_trip_and_log_det(u in -30.0..30.0_f64, which in 0..4_usize, link in 0..2_usize) {
+        fn round_trip_and_log_det(u in -30.0..30.0_f64, which in 0..4_usize, link in 0..3_usize) {
             let support = [Support::Real, Support::Log, INTERVAL, LOG_INTERVAL][which];
             let link = LINKS[link];
-            // Φ⁻¹ reaches the last number inside the bounds much sooner.
-            let u = if link == Link::Probit && which > 1 { 0.2 * u } else { u };
+            // Gaussian tails reach the last number inside the bounds much sooner.
+            let u = match link {
+                Link::Probit if which > 1 => 0.2 * u,
+                Link::Straight if which > 1 => 0.35 * u,
+                _ => u,
+            };
             let x = support.inverse(u, link);
             // Close to the bound −2 or 5 the spacing of x limits what can come back.
             let (low, high) = bounds(support);
@@ -456,9 +503,12 @@ mod tests {
         }
 
         #[test]
-        fn log_det_agrees_with_differences(u in -4.0..4.0_f64, which in 0..4_usize, link in 0..2_usize) {
+        fn log_det_agrees_with_differences(u in -4.0..4.0_f64, which in 0..4_usize, link in 0..3_usize) {
             let support = [Support::Real, Support::Log, INTERVAL, LOG_INTERVAL][which];
             let (link, h) = (LINKS[link], 1e-5);
+            // Beyond the bend too; at the bend itself the slope has a kink.
+            let u = if link == Link::Straight { 2.0 * u } else { u };
+            prop_assume!((u.abs() - BEND).abs() > 2.0 * h);
             // log du/dx = −log dx/du.
             let dx = (support.inverse(u + h, link) - support.inverse(u - h, link)) / (2.0 * h);
             prop_assert!((support.log_det(u, link) + dx.ln()).abs() < 1e-6, "{support} at {u}");

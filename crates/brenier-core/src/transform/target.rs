@@ -354,10 +354,12 @@ mod tests {
             ("log", Link::Logit, 0.3, 0.5, 9.0),
             ("interval(-2,5)", Link::Logit, 0.4, 0.9, 9.0),
             ("interval(-2,5)", Link::Probit, 0.4, 0.9, 6.0),
+            ("interval(-2,5)", Link::Straight, 1.0, 2.5, 4.0),
             ("interval(0,1)", Link::Logit, 1.0, 2.0, 9.0),
             ("interval(0,1)", Link::Probit, 0.3, 0.6, 6.0),
             ("log-interval(1e-3,10)", Link::Logit, -0.2, 0.7, 9.0),
             ("log-interval(1e-3,10)", Link::Probit, -0.2, 0.7, 6.0),
+            ("log-interval(1e-3,10)", Link::Straight, -0.2, 1.5, 6.0),
         ] {
             let support: Support = support.parse().expect("parses");
             let columns = vec![Column { name: "a".to_owned(), support, link, centre, scale }];

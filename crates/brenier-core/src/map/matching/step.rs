@@ -23,7 +23,7 @@ const BLOCK_ENTRIES: usize = 16_384;
 const TIME_POWER: f64 = 0.4;
 
 /// Columns of Jacobians that a validation within training looks at, at most.
-const VALIDATION_COLUMNS: usize = 3000;
+const VALIDATION_COLUMNS: usize = 1500;
 
 /// Memory of a training step for batches up to a fixed size.
 #[derive(Debug)]
