@@ -280,7 +280,7 @@ KINDS = {
 
 
 # Kinds that another program computes.
-ELSEWHERE = {"cp_flow": "golden_cpflow.py"}
+ELSEWHERE = {"cp_flow": "golden_cpflow.py", "flow_matching": "golden_matching.py"}
 
 
 def arrays(value):

@@ -45,6 +45,8 @@ CASES = {
     "npe, masked, embedded": dict(method="npe", flow="maf", epochs=2, hidden_width=6, transforms=2, blocks=1, embedding=[4, 2], pca=2),
     "npe, autoregressive front": dict(method="npe", front="autoregressive", front_width=5, epochs=2, hidden_width=6, transforms=2, scaling="common"),
     "npe, masked, embedded, autoregressive front": dict(method="npe", flow="maf", front="autoregressive", front_width=4, epochs=2, hidden_width=6, transforms=1, embedding=[4, 3]),
+    "flow-matching": dict(method="flow-matching", max_steps=400, learning_rate=0.01, feature_width=16, blocks=2),
+    "flow-matching, embedded and whitened": dict(method="flow-matching", max_steps=400, learning_rate=0.01, feature_width=12, blocks=1, embedding=[5, 2], evaluation_steps=7, whiten="target"),
     "cp-flow": dict(method="cp-flow", **SMALL),
     "cp-flow, two blocks": dict(method="cp-flow", blocks=2, depth=2, **SMALL),
     "atm": dict(method="atm", max_terms=8, folds=2),
@@ -57,6 +59,13 @@ CASES = {
 @pytest.fixture(scope="module")
 def data():
     return table()
+
+
+def table_of(name, data):
+    """The table of a case. Flow matching starts at the identity and stays there unless targets follow the given columns closely."""
+    if CASES[name]["method"] != "flow-matching":
+        return data
+    return {**data, "free": data["y1"] + 0.1 * data["free"], "positive": data["y2"] * data["positive"] ** 0.2}
 
 
 def fit_and_read(data, tmp_path, target=TARGET, given=GIVEN, **settings):
@@ -81,11 +90,14 @@ def test_every_method_is_known():
 
 @pytest.mark.parametrize("name", CASES)
 def test_densities_gradients_and_draws_agree(name, data, tmp_path):
+    data = table_of(name, data)
     model, own = fit_and_read(data, tmp_path, **CASES[name])
     x, y = rows(data, TARGET), rows(data, GIVEN)
     density, gradient = model.log_prob(x, y, grad=True)
     assert close(own.log_prob(x, y), density)
     assert close(own.gradient(x, y), gradient)
+    if CASES[name]["method"] == "flow-matching":
+        assert np.any(own.maps[0].p["V"]), "the map is the identity and tells nothing"
     outside = x.copy()
     outside[0, 2] = 1.5
     assert own.log_prob(outside, y)[0] == -np.inf
@@ -97,8 +109,9 @@ def test_densities_gradients_and_draws_agree(name, data, tmp_path):
     at = np.repeat(y[:1], 30, axis=0)
     z = plain_own.pull(plain.sample(y[0], 30, seed=3).values, at)
     drawn = model.sample(y[0], 30, seed=3, **({"tolerance": 1e-12} if CASES[name]["method"] in ("pcp-map", "cp-flow", "atm") else {}))
-    # COT-Flow draws in single precision.
-    assert close(own.push(z, at), drawn.values, 1e-5 if CASES[name]["method"] == "cot-flow" else 1e-10)
+    # Flows along a field draw in single precision.
+    single = CASES[name]["method"] in ("cot-flow", "flow-matching")
+    assert close(own.push(z, at), drawn.values, 1e-5 if single else 1e-10)
 
 
 def test_one_target_column_and_joint_models(data, tmp_path):
@@ -133,13 +146,14 @@ def test_unconditional_networks(unconditional, data, tmp_path):
     assert close(own.marginal.log_prob(y), model.marginal.log_prob(y))
 
 
-JAX_CASES = ["pcp-map, whitened", "cot-flow, embedded", "gaussian", "npe, splines", "npe, masked", "cp-flow", "atm", "ensemble of flows"]
+JAX_CASES = ["pcp-map, whitened", "cot-flow, embedded", "gaussian", "npe, splines", "npe, masked", "flow-matching", "cp-flow", "atm", "ensemble of flows"]
 
 
 @pytest.mark.parametrize("name", JAX_CASES)
 def test_it_runs_under_jax(name, data, tmp_path):
     jax = pytest.importorskip("jax")
     jax.config.update("jax_enable_x64", True)
+    data = table_of(name, data)
     model, _ = fit_and_read(data, tmp_path, **CASES[name])
     own = reference.read(tmp_path / "model.brenier", jax.numpy)
     x, y = rows(data, TARGET, 10), rows(data, GIVEN, 10)

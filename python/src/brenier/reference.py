@@ -331,6 +331,56 @@ class CotFlow:
         return self._integrate(state, _embedded(self.p, y, self.layers, self.xp), 1.0, -1.0 / self.steps)[:, : self.n]
 
 
+def _swish(s: Array, ds: Array, xp: Any) -> tuple[Array, Array]:
+    """σ(s) = s/(1 + e⁻ˢ) of features, shape (rows, f), and its derivatives from theirs, shape (rows, f, n)."""
+    gate = _softplus(s, xp)[1]
+    return s * gate, (gate + s * gate * (1.0 - gate))[..., None] * ds
+
+
+class FlowMatching:
+    """z = x(1) of dx/dt = v(t, x; y), x(0) = x, by classical Runge–Kutta steps between the times (k/N)²."""
+
+    def __init__(self, settings: dict[str, Any], p: dict[str, Array], n: int, m: int, xp: Any) -> None:
+        self.p, self.xp, self.n = p, xp, n
+        self.blocks, self.times = int(settings["blocks"]), np.linspace(0.0, 1.0, int(settings["evaluation_steps"]) + 1) ** 2
+        self.layers = len(settings.get("embedding") or []) if m > 0 else 0
+
+    def _rates(self, t: float, state: Array, e: Array) -> Array:
+        """Time derivatives of (x, log det), as columns: v and its divergence."""
+        p, xp = self.p, self.xp
+        angles = [0.5 * math.pi * t * 2**k for k in range(4)]
+        waves = xp.asarray([wave(angle) for angle in angles for wave in (math.sin, math.cos)])
+        own = xp.split(e @ p["C"].T + p["T"] @ waves + p["c"], self.blocks + 1, axis=1)
+        h, dh = state[:, : self.n] @ p["W"].T + own[0], p["W"][None]
+        for i in range(1, self.blocks + 1):
+            u, du = _swish(h, dh, xp)
+            u, du = _swish(u @ p[f"A{i}"].T + own[i], p[f"A{i}"] @ du, xp)
+            h, dh = h + u @ p[f"B{i}"].T + p[f"b{i}"], dh + p[f"B{i}"] @ du
+        u, du = _swish(h, dh, xp)
+        divergence = xp.einsum("jf,rfj->r", p["V"], du)
+        return xp.concatenate([u @ p["V"].T + p["d"], divergence[:, None]], axis=1)
+
+    def _integrate(self, x: Array, y: Array, times: Array) -> Array:
+        e, state = _embedded(self.p, y, self.layers, self.xp), self.xp.concatenate([x, self.xp.zeros((x.shape[0], 1))], axis=1)
+        for start, end in zip(times[:-1], times[1:]):
+            h, middle = end - start, 0.5 * (start + end)
+            k1 = self._rates(start, state, e)
+            k2 = self._rates(middle, state + 0.5 * h * k1, e)
+            k3 = self._rates(middle, state + 0.5 * h * k2, e)
+            k4 = self._rates(end, state + h * k3, e)
+            state = state + h / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
+        return state
+
+    def forward(self, x: Array, y: Array) -> tuple[Array, Array]:
+        """z and log det ∂z/∂x."""
+        state = self._integrate(x, y, self.times)
+        return state[:, : self.n], state[:, self.n]
+
+    def inverse(self, z: Array, y: Array) -> Array:
+        """x(0) from x(1) = z, the same times in reverse."""
+        return self._integrate(z, y, self.times[::-1])[:, : self.n]
+
+
 def _times(jet: Jet, factor: float) -> Jet:
     """A jet times a number."""
     return Jet(factor * jet.value, factor * jet.gradient, factor * jet.hessian, jet.xp)
@@ -753,7 +803,8 @@ class Atm:
 
 
 #: The methods by the names that model files have for them.
-METHODS: dict[str, Any] = {"pcp-map": PcpMap, "cot-flow": CotFlow, "gaussian": Gaussian, "npe": Npe, "atm": Atm, "cp-flow": CpFlow}
+METHODS: dict[str, Any] = {"pcp-map": PcpMap, "cot-flow": CotFlow, "gaussian": Gaussian, "npe": Npe, "atm": Atm, "cp-flow": CpFlow,
+                           "flow-matching": FlowMatching}
 
 
 class Column:

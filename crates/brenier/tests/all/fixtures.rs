@@ -1,4 +1,4 @@
-//! Golden values: every `pcp_*.json`, `cot_*.json`, `cpflow_*.json`, `npe_*.json` and `mmd.json` in `tests/fixtures` or in the directory named by `BRENIER_FIXTURES`.
+//! Golden values: every `pcp_*.json`, `cot_*.json`, `cpflow_*.json`, `matching_*.json`, `npe_*.json` and `mmd.json` in `tests/fixtures` or in the directory named by `BRENIER_FIXTURES`.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::path::PathBuf;
@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use brenier::diagnose::{Bandwidth, Sample, mmd};
 use brenier::map::cot::{CotMap, CotSettings, CotShape};
 use brenier::map::cpflow::{CpFlowMap, CpFlowShape};
+use brenier::map::matching::{MatchingMap, MatchingSettings, MatchingShape};
 use brenier::map::npe::{FlowKind, NpeMap, NpeShape};
 use brenier::map::pcp::{Front, OutputActivation, PcpMap, PcpShape};
 use brenier::map::{ConditionalMap, Trainable};
@@ -62,9 +63,14 @@ fn check_training<M: Trainable<f64>>(
     batch_y.copy_from_slice(y);
     let got = map.adjoints(&mut workspace).unwrap();
     assert_close(&format!("{name}: training loss"), &[got], &[loss.as_f64().unwrap()]);
+    check_gradient(name, map, &workspace, grads);
+}
+
+/// Checks the gradient that a step has left in its workspace; a missing one means zero.
+fn check_gradient<M: Trainable<f64>>(name: &str, map: &M, workspace: &M::Workspace, grads: &Value) {
     let mut gradient = vec![f64::NAN; map.parameters().len()];
-    for (index, block) in map.blocks(&workspace).iter().enumerate() {
-        map.block_gradient(&workspace, index, &mut gradient[block.range.clone()]);
+    for (index, block) in map.blocks(workspace).iter().enumerate() {
+        map.block_gradient(workspace, index, &mut gradient[block.range.clone()]);
     }
     for spec in map.tensors() {
         let got: Vec<f64> = spec.indices().map(|index| gradient[index]).collect();
@@ -213,6 +219,47 @@ fn check_cpflow(name: &str, fixture: &Value) {
     check_values(name, &map, fixture);
 }
 
+fn check_matching(name: &str, fixture: &Value) {
+    let size = |key: &str| fixture[key].as_u64().unwrap() as usize;
+    let shape = MatchingShape {
+        target: size("n"),
+        given: size("m"),
+        width: size("width"),
+        blocks: size("blocks"),
+        embedding: flat(&fixture["embedding"]).iter().map(|&width| width as usize).collect(),
+    };
+    let settings = MatchingSettings { evaluation_steps: size("evaluation_steps") };
+    let mut map = MatchingMap::<f64>::initial(shape, settings, 0).unwrap();
+    fill(name, &mut map, fixture);
+    let (x, y) = (flat(&fixture["x"]), flat(&fixture["y"]));
+    let n = map.target_dim();
+    let rows = x.len() / n;
+    let field = map.field(0.37, &x, &y).unwrap();
+    assert_close(&format!("{name}: field"), &field, &flat(&fixture["field_at_t_0_37"]));
+    let (mut z, mut log_det, mut log_density) = (vec![0.0; rows * n], vec![0.0; rows], vec![0.0; rows]);
+    map.forward(&x, &y, &mut z, &mut log_det).unwrap();
+    assert_close(&format!("{name}: z"), &z, &flat(&fixture["z"]));
+    assert_close(&format!("{name}: log_det"), &log_det, &flat(&fixture["log_det"]));
+    let mut gradient_x = vec![0.0; rows * n];
+    map.log_density_gradient(&x, &y, &mut log_density, &mut gradient_x).unwrap();
+    assert_close(&format!("{name}: log_density"), &log_density, &flat(&fixture["log_density"]));
+    assert_close(&format!("{name}: gradient in x"), &gradient_x, &flat(&fixture["grad_log_density"]));
+    let (own, noise): (Vec<u32>, _) = ((0..rows as u32).collect(), flat(&fixture["noise"]));
+    let draw = map.draw(&noise, &y, &own, settings.evaluation_steps).unwrap();
+    assert_close(&format!("{name}: draw"), &draw, &flat(&fixture["draw_of_noise"]));
+
+    let mut workspace = map.workspace(rows);
+    let (batch_x, batch_y) = map.load(&mut workspace, rows);
+    batch_x.copy_from_slice(&x);
+    batch_y.copy_from_slice(&y);
+    let mean_nll = -log_density.iter().sum::<f64>() / rows as f64;
+    assert_close(&format!("{name}: mean NLL"), &[map.loss(&mut workspace).unwrap()], &[mean_nll]);
+    let loss = map.adjoints_at(&mut workspace, &flat(&fixture["t"]), &noise).unwrap();
+    assert_close(&format!("{name}: training loss"), &[loss], &flat(&fixture["loss"]));
+    check_gradient(name, &map, &workspace, &fixture["grad_loss"]);
+    assert!(map.adjoints_at(&mut workspace, &[0.5], &noise).is_err(), "{name}: a time for every row");
+}
+
 /// Compares points, log-determinants, densities and both gradients.
 fn check_values(name: &str, map: &impl Trainable<f64>, fixture: &Value) {
     let (x, y) = (flat(&fixture["x"]), flat(&fixture["y"]));
@@ -260,6 +307,11 @@ fn every_cot_fixture_is_reproduced() {
 #[test]
 fn every_cpflow_fixture_is_reproduced() {
     for_each_fixture("cp_flow", check_cpflow);
+}
+
+#[test]
+fn every_flow_matching_fixture_is_reproduced() {
+    for_each_fixture("flow_matching", check_matching);
 }
 
 #[test]

@@ -9,12 +9,12 @@ use rayon::prelude::*;
 use super::field::{Bars, Stage, TIME_FEATURES, Wanted, time_features};
 use super::flow::{Cargo, Journey, Track};
 use super::{MatchingMap, not_finite};
-use crate::Result;
 use crate::kernel::{Accum, MatRef, Real, columns, columns_mut, product};
 use crate::map::batch::{Contexts, sum_into};
 use crate::map::embed::EmbeddingPart;
 use crate::map::{Block, Constraint, Trainable, reference_density};
 use crate::train::StepRandom;
+use crate::{Error, Result};
 
 /// Entries of a gradient block: small enough to stay in a core's cache with its optimiser state.
 const BLOCK_ENTRIES: usize = 16_384;
@@ -129,21 +129,95 @@ impl<T: Real> MatchingMap<T> {
         (blocks, parts)
     }
 
-    /// x_t, z − x and τ(t) of the loaded rows.
+    /// x_t, z − x and τ(t) of the loaded rows, with t and z of the step's own.
     fn scatter(&self, workspace: &mut MatchingWorkspace<T>) {
-        let n = self.layout.shape.target;
-        let MatchingWorkspace { rows, x, random, moved, wanted, times, .. } = workspace;
-        let mut rng = random.stream();
-        let each = x.chunks_exact(n).zip(moved.chunks_exact_mut(n)).zip(wanted.chunks_exact_mut(n));
-        for (((x, moved), wanted), times) in each.zip(times.chunks_exact_mut(TIME_FEATURES)).take(*rows) {
+        let mut rng = workspace.random.stream();
+        for b in 0..workspace.rows {
             let t = 1.0 - rng.random::<f64>().powf(TIME_POWER);
-            times.copy_from_slice(&time_features::<T>(t));
-            for ((&x, moved), wanted) in x.iter().zip(moved).zip(wanted) {
-                let (x, z) = (x.to_f64(), rng.sample::<f64, _>(StandardNormal));
-                *moved = T::from_f64(x + t * (z - x));
-                *wanted = T::from_f64(z - x);
-            }
+            self.place(workspace, b, t, |_| rng.sample(StandardNormal));
         }
+    }
+
+    /// x_t, z − x and τ(t) of row b, with z by its coordinates.
+    fn place(&self, workspace: &mut MatchingWorkspace<T>, b: usize, t: f64, mut z: impl FnMut(usize) -> f64) {
+        let n = self.layout.shape.target;
+        let MatchingWorkspace { x, moved, wanted, times, .. } = workspace;
+        times[b * TIME_FEATURES..(b + 1) * TIME_FEATURES].copy_from_slice(&time_features::<T>(t));
+        for (j, at) in (b * n..(b + 1) * n).enumerate() {
+            let (x, z) = (x[at].to_f64(), z(j));
+            moved[at] = T::from_f64(x + t * (z - x));
+            wanted[at] = T::from_f64(z - x);
+        }
+    }
+
+    /// What [`Trainable::adjoints`] does, with given times t and noise z of the loaded rows in place of random ones: the mean of
+    /// ½‖v(t, x_t; y) − (z − x)‖².
+    pub fn adjoints_at(&self, workspace: &mut MatchingWorkspace<T>, t: &[f64], z: &[T]) -> Result<f64> {
+        let n = self.layout.shape.target;
+        if t.len() != workspace.rows || z.len() != workspace.rows * n {
+            return Err(Error::Shape {
+                what: "times and noise",
+                expected: format!("{} and {} numbers", workspace.rows, workspace.rows * n),
+                got: format!("{} and {}", t.len(), z.len()),
+            });
+        }
+        for (b, (&t, z)) in t.iter().zip(z.chunks_exact(n)).enumerate() {
+            self.place(workspace, b, t, |j| z[j].to_f64());
+        }
+        Ok(self.regress(workspace))
+    }
+
+    /// The loss of the placed rows, and their adjoints.
+    fn regress(&self, workspace: &mut MatchingWorkspace<T>) -> f64 {
+        let MatchingWorkspace { rows, shard_rows, y, moved, wanted, times, shards, .. } = workspace;
+        let MatchingWorkspace { embedded, embedded_bars, .. } = workspace;
+        let (rows, shard_rows) = (*rows, *shard_rows);
+        let (n, m, stride) = (self.layout.shape.target, self.layout.shape.given, self.layout.record);
+        let (w, slots) = (self.layout.shape.width, self.layout.shape.blocks + 1);
+        let (weight, embedding) = (T::from_f64(1.0 / rows as f64), &self.layout.embedding);
+        let no_time = vec![T::ZERO; stride];
+        let of_time = columns(&self.parameters[self.layout.time.clone()], stride, TIME_FEATURES, stride);
+        // Without an embedding a shard still gets its (unused) number, so that the iterators go in step.
+        let width = shard_rows * embedding.stride().max(1);
+        let both = embedded.par_chunks_mut(width).zip(embedded_bars.par_chunks_mut(width));
+        shards.par_iter_mut().zip(both).take(rows.div_ceil(shard_rows)).enumerate().for_each(
+            |(place, (shard, (values, value_bars)))| {
+                let Shard { stage, bars, records, x_bar, loss } = shard;
+                let own = place * shard_rows..((place + 1) * shard_rows).min(rows);
+                let count = own.len();
+                let y = &y[own.start * m..own.end * m];
+                if embedding.is_empty() {
+                    self.records_of(columns(y, m, count, m), records, count);
+                } else {
+                    embedding.forward(&self.parameters, y, values, count);
+                    self.records_of(embedding.output(values, count), records, count);
+                }
+                let times = columns(&times[own.start * TIME_FEATURES..], TIME_FEATURES, count, TIME_FEATURES);
+                product(columns_mut(records, stride, count, stride), Accum::Add, of_time, times);
+                let contexts = Contexts { records, stride, index: None };
+                self.evaluate(stage, contexts, &no_time, &moved[own.start * n..own.end * n], count);
+                *loss = 0.0;
+                let each = bars.field.iter_mut().zip(&stage.field).zip(&wanted[own.start * n..own.end * n]);
+                for ((bar, &got), &wanted) in each {
+                    let miss = got - wanted;
+                    *loss += 0.5 * miss.to_f64() * miss.to_f64();
+                    *bar = weight * miss;
+                }
+                self.pull(stage, bars, count, x_bar);
+                if !embedding.is_empty() {
+                    let context = &self.parameters[self.layout.context.clone()];
+                    let features = self.layout.features;
+                    for slot in 0..slots {
+                        let accum = if slot == 0 { Accum::Replace } else { Accum::Add };
+                        let weight = columns(context, stride, features, stride).subrows(slot * w, w);
+                        let bars = columns(&bars.levels[level_of(slot)], w, count, w);
+                        product(embedding.output_mut(value_bars, count), accum, weight.transpose(), bars);
+                    }
+                    embedding.backward(&self.parameters, values, value_bars, count);
+                }
+            },
+        );
+        workspace.used().map(|(shard, _)| shard.loss).sum::<f64>() / rows as f64
     }
 }
 
@@ -242,55 +316,7 @@ impl<T: Real> Trainable<T> for MatchingMap<T> {
 
     fn adjoints(&self, workspace: &mut MatchingWorkspace<T>) -> Result<f64> {
         self.scatter(workspace);
-        let MatchingWorkspace { rows, shard_rows, y, moved, wanted, times, shards, .. } = workspace;
-        let MatchingWorkspace { embedded, embedded_bars, .. } = workspace;
-        let (rows, shard_rows) = (*rows, *shard_rows);
-        let (n, m, stride) = (self.layout.shape.target, self.layout.shape.given, self.layout.record);
-        let (w, slots) = (self.layout.shape.width, self.layout.shape.blocks + 1);
-        let (weight, embedding) = (T::from_f64(1.0 / rows as f64), &self.layout.embedding);
-        let no_time = vec![T::ZERO; stride];
-        let of_time = columns(&self.parameters[self.layout.time.clone()], stride, TIME_FEATURES, stride);
-        // Without an embedding a shard still gets its (unused) number, so that the iterators go in step.
-        let width = shard_rows * embedding.stride().max(1);
-        let both = embedded.par_chunks_mut(width).zip(embedded_bars.par_chunks_mut(width));
-        shards.par_iter_mut().zip(both).take(rows.div_ceil(shard_rows)).enumerate().for_each(
-            |(place, (shard, (values, value_bars)))| {
-                let Shard { stage, bars, records, x_bar, loss } = shard;
-                let own = place * shard_rows..((place + 1) * shard_rows).min(rows);
-                let count = own.len();
-                let y = &y[own.start * m..own.end * m];
-                if embedding.is_empty() {
-                    self.records_of(columns(y, m, count, m), records, count);
-                } else {
-                    embedding.forward(&self.parameters, y, values, count);
-                    self.records_of(embedding.output(values, count), records, count);
-                }
-                let times = columns(&times[own.start * TIME_FEATURES..], TIME_FEATURES, count, TIME_FEATURES);
-                product(columns_mut(records, stride, count, stride), Accum::Add, of_time, times);
-                let contexts = Contexts { records, stride, index: None };
-                self.evaluate(stage, contexts, &no_time, &moved[own.start * n..own.end * n], count);
-                *loss = 0.0;
-                let each = bars.field.iter_mut().zip(&stage.field).zip(&wanted[own.start * n..own.end * n]);
-                for ((bar, &got), &wanted) in each {
-                    let miss = got - wanted;
-                    *loss += 0.5 * miss.to_f64() * miss.to_f64();
-                    *bar = weight * miss;
-                }
-                self.pull(stage, bars, count, x_bar);
-                if !embedding.is_empty() {
-                    let context = &self.parameters[self.layout.context.clone()];
-                    let features = self.layout.features;
-                    for slot in 0..slots {
-                        let accum = if slot == 0 { Accum::Replace } else { Accum::Add };
-                        let weight = columns(context, stride, features, stride).subrows(slot * w, w);
-                        let bars = columns(&bars.levels[level_of(slot)], w, count, w);
-                        product(embedding.output_mut(value_bars, count), accum, weight.transpose(), bars);
-                    }
-                    embedding.backward(&self.parameters, values, value_bars, count);
-                }
-            },
-        );
-        Ok(workspace.used().map(|(shard, _)| shard.loss).sum::<f64>() / rows as f64)
+        Ok(self.regress(workspace))
     }
 
     fn loss(&self, workspace: &mut MatchingWorkspace<T>) -> Result<f64> {
