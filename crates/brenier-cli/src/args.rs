@@ -568,14 +568,14 @@ pub(crate) struct SettingFlags {
     /// Passes over the training rows at most [default: 1000]
     #[arg(long, value_name = "N", help_heading = "Training")]
     epochs: Option<u32>,
-    /// Steps at most, whatever the epochs [default: no limit]
+    /// Steps at most, whatever the epochs [default: no limit; flow matching: by the rows]
     #[arg(long, value_name = "STEPS", help_heading = "Training")]
     max_steps: Option<u64>,
     /// Steps between validations [default: by the number of validation rows]
     #[arg(long, value_name = "STEPS", help_heading = "Training")]
     validate_every: Option<usize>,
     /// How the learning rate falls: plateau drops it when validations bring nothing better and ends the run at the
-    /// last drop; cosine lowers it to zero over all --epochs [default: plateau]
+    /// last drop; cosine lowers it to zero over all --epochs or --max-steps [default: plateau; flow matching: cosine]
     #[arg(long, help_heading = "Training", value_parser = one_of::<Schedule>(&["plateau", "cosine"]))]
     schedule: Option<Schedule>,
     /// Validations without improvement before the step size drops [default: 20; NPE: 10]
@@ -599,10 +599,11 @@ pub(crate) struct SettingFlags {
     /// Decoupled weight decay [default: 0]
     #[arg(long, value_name = "DECAY", help_heading = "Training")]
     weight_decay: Option<f64>,
-    /// Largest norm of a step's gradient; 0 for no limit [default: none; NPE: 5]
+    /// Largest norm of a step's gradient; 0 for no limit [default: none; NPE, flow matching: 5]
     #[arg(long, value_name = "NORM", help_heading = "Training")]
     clip: Option<f64>,
-    /// Decay of a moving average of the weights, validated beside them; 0 for none [default: 0; NPE: 0.99]
+    /// Decay of a moving average of the weights, validated beside them; 0 for none [default: 0; NPE: 0.99; flow
+    /// matching: 0.999]
     #[arg(long, value_name = "DECAY", help_heading = "Training")]
     weight_average: Option<f64>,
     /// End the fit after this many minutes with the best model so far

@@ -23,8 +23,8 @@ use crate::{Error, Journal, Result, Run};
 /// Passes over the training rows in a trial of the usual length, at most.
 const TRIAL_EPOCHS: u32 = 60;
 const USUAL_STEPS: u64 = 1500;
-/// Members of the ensemble that is made of the best.
-const MEMBERS: usize = 5;
+/// Folds of trials on few rows.
+const FOLDS: usize = 5;
 /// With fewer rows every candidate is tried on all folds.
 const FOLDED_ROWS: usize = 2000;
 /// Validations without improvement before a drop of the learning rate, and the last drop, with so few rows.
@@ -267,7 +267,7 @@ impl Block {
         let journal = run.plan().cloned();
         let stop = run.token().clone();
         // One validation set of some dozen rows would choose by luck; all rows, fold by fold, take little time if they are few.
-        let folds = (self.data_rows() < FOLDED_ROWS && reduced.is_none()).then_some(MEMBERS);
+        let folds = (self.data_rows() < FOLDED_ROWS && reduced.is_none()).then_some(FOLDS);
         let splits = splits(self.rows, &FitSettings { members: folds, bootstrap: false, ..settings.clone() });
         let in_turn = (candidates.len() * splits.len()).div_ceil(rayon::current_num_threads());
         // The longest trials first, so that no thread is left alone with one of them.
@@ -319,7 +319,7 @@ impl Block {
         if stopped {
             settings.members = folds;
         } else if !closed {
-            settings.members.get_or_insert(MEMBERS);
+            settings.members.get_or_insert(settings.method.method().info().members);
         }
         let trials = candidates
             .into_iter()
@@ -354,7 +354,7 @@ impl Block {
     /// Forgets the states of the trials.
     pub(super) fn discard_trials(&self, journal: &Journal, choice: &Choice) {
         for candidate in 0..choice.trials.len() {
-            for journal in (0..MEMBERS).filter_map(|fold| trial_journal(Some(journal), candidate, fold)) {
+            for journal in (0..FOLDS).filter_map(|fold| trial_journal(Some(journal), candidate, fold)) {
                 crate::data::discard(&journal.path);
             }
         }
@@ -450,7 +450,7 @@ mod tests {
     /// every fold where rows are few.
     #[test]
     fn a_fit_that_is_stopped_in_its_trials_ends_with_the_best_of_them() {
-        for (rows, maps) in [(300, MEMBERS), (2500, 1)] {
+        for (rows, maps) in [(300, FOLDS), (2500, 1)] {
             let table = demo::simulate(rows, 0);
             let settings = FitSettings {
                 target: Some("x1,x2".parse().unwrap()),

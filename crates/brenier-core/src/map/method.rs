@@ -88,6 +88,8 @@ pub struct MethodInfo {
     pub spaces: &'static [(&'static str, &'static str)],
     /// What the method offers where trials choose; nothing where it is left out of them.
     pub candidates: &'static [Candidate],
+    /// Members of the ensemble that is made of it where trials have chosen it.
+    pub members: usize,
     /// Pilots of the published search, where the method is one of the paper's.
     pub published_pilots: Option<usize>,
     /// Draws per pair that a check makes by default.

@@ -16,8 +16,8 @@
 //!
 //! Inside, a posterior that only moves with y, as for a parameter of place under a flat prior, keeps its shape, and its map the same
 //! shape everywhere. At the bound, a density that behaves like a power p^(a−1) of the distance to it, a = 1 where it is cut off there,
-//! has in u the tail exp(−au²/2) of a Gaussian. Maps to a Gaussian are affine far out, so such tails cost them nothing. Model files of
-//! version 0.2 may have ℓ = Φ⁻¹, which has these tails and bends everywhere: −ln f = u²/2 + ½ ln 2π. Older ones name no link and have
+//! has in u the tail exp(−au²/2) of a Gaussian. Maps to a Gaussian are affine far out, so such tails cost them nothing. Some model
+//! files have ℓ = Φ⁻¹, which has these tails and bends everywhere: −ln f = u²/2 + ½ ln 2π. Older ones name no link and have
 //! logits, whose tail exp(−a|u|) no affine map makes Gaussian: −ln f = |u| + 2 ln(1 + exp(−|u|)), its derivative tanh(u/2).
 //!
 //! All is measured from the nearer bound: no difference of nearly equal numbers, however far in the tail.

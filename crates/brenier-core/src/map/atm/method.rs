@@ -116,6 +116,7 @@ impl ListedMethod for AtmSettings {
         ],
         spaces: &[("default", "[method]\nfolds = [5, 10]\n")],
         candidates: &[],
+        members: 5,
         published_pilots: None,
         check_draws: 1000,
         penalised: false,

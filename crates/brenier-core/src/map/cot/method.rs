@@ -253,6 +253,7 @@ impl ListedMethod for FlowSettings {
             ),
         ],
         candidates: &[],
+        members: 5,
         published_pilots: Some(50),
         check_draws: 200,
         penalised: true,

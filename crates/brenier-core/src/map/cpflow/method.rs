@@ -159,6 +159,7 @@ impl ListedMethod for CpFlowSettings {
             ),
         ],
         candidates: &[],
+        members: 5,
         published_pilots: None,
         check_draws: 1000,
         penalised: false,

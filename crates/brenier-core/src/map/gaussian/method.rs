@@ -119,6 +119,7 @@ impl ListedMethod for GaussianSettings {
             Candidate::PLAIN,
             Candidate::always("log-affine", r#"{"method": {"covariance": "log-affine"}}"#),
         ],
+        members: 5,
         published_pilots: None,
         check_draws: 1000,
         penalised: false,

@@ -15,9 +15,7 @@
 use std::f64::consts::FRAC_PI_2;
 
 use super::MatchingMap;
-use crate::kernel::{
-    Accum, Real, axpy_columns, columns, columns_mut, dot, logistic, product, vectorised,
-};
+use crate::kernel::{Accum, Real, axpy_columns, columns, columns_mut, dot, logistic, product, vectorised};
 use crate::map::batch::Contexts;
 
 /// Sines and cosines of t.
@@ -168,7 +166,12 @@ impl<T: Real> MatchingMap<T> {
             // The level below is read and the own one written; without a reverse pass both are one.
             let mut pre = std::mem::take(&mut levels[own].pre);
             let source = columns(&levels[below].post, w, all, w);
-            product(columns_mut(&mut pre, w, all, w), Accum::Replace, weight(&self.layout.inner[i - 1]), source);
+            product(
+                columns_mut(&mut pre, w, all, w),
+                Accum::Replace,
+                weight(&self.layout.inner[i - 1]),
+                source,
+            );
             vectorised(
                 #[inline(always)]
                 || {

@@ -56,7 +56,7 @@ impl FlowMatchingSettings {
 /// Steps of a training on so many rows: every row is seen with new noise each time, so that more rows need more steps,
 /// but not in proportion.
 fn steps(rows: usize) -> u64 {
-    (12_000.0 * (rows as f64 / 9000.0).powf(0.7)).clamp(3000.0, 100_000.0).round() as u64
+    (10_000.0 * (rows as f64 / 9000.0).powf(0.7)).clamp(3000.0, 100_000.0).round() as u64
 }
 
 impl MethodSpec for FlowMatchingSettings {
@@ -143,6 +143,7 @@ impl ListedMethod for FlowMatchingSettings {
              weight_decay = [0.0, 0.1, 0.5]\n",
         )],
         candidates: &[Candidate::PLAIN.tried_for(4000)],
+        members: 4,
         published_pilots: None,
         check_draws: 200,
         penalised: true,

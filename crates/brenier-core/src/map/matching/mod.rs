@@ -293,10 +293,18 @@ impl<T: Real> ConditionalMap<T> for MatchingMap<T> {
         self.check_outputs(rows, z.len(), log_det.len())?;
         let journey = Journey::to_reference(self.settings.evaluation_steps);
         let mut out: Vec<(&mut [T], &mut f64)> = z.chunks_exact_mut(n).zip(log_det).collect();
-        self.travel(x, &self.records(y, rows), None, Cargo::Density, journey, &mut out, |row, (z, log_det)| {
-            z.copy_from_slice(&row[..n]);
-            **log_det = row[n].to_f64();
-        })
+        self.travel(
+            x,
+            &self.records(y, rows),
+            None,
+            Cargo::Density,
+            journey,
+            &mut out,
+            |row, (z, log_det)| {
+                z.copy_from_slice(&row[..n]);
+                **log_det = row[n].to_f64();
+            },
+        )
     }
 
     fn log_density_gradient(&self, x: &[T], y: &[T], out: &mut [f64], gradient: &mut [T]) -> Result<()> {
@@ -304,14 +312,23 @@ impl<T: Real> ConditionalMap<T> for MatchingMap<T> {
         self.check_outputs(rows, gradient.len(), out.len())?;
         let journey = Journey::to_reference(self.settings.evaluation_steps);
         let mut out: Vec<(&mut [T], &mut f64)> = gradient.chunks_exact_mut(n).zip(out).collect();
-        self.travel(x, &self.records(y, rows), None, Cargo::Gradient, journey, &mut out, |row, (gradient, out)| {
-            let (z, rest) = row.split_at(n);
-            let (jacobian, bend) = rest[1..].split_at(n * n);
-            **out = reference_density(z, rest[0].to_f64());
-            // −Jᵀz + γ.
-            for ((gradient, column), &bend) in gradient.iter_mut().zip(jacobian.chunks_exact(n)).zip(bend) {
-                *gradient = column.iter().zip(z).fold(bend, |sum, (&entry, &z)| sum - entry * z);
-            }
-        })
+        self.travel(
+            x,
+            &self.records(y, rows),
+            None,
+            Cargo::Gradient,
+            journey,
+            &mut out,
+            |row, (gradient, out)| {
+                let (z, rest) = row.split_at(n);
+                let (jacobian, bend) = rest[1..].split_at(n * n);
+                **out = reference_density(z, rest[0].to_f64());
+                // −Jᵀz + γ.
+                for ((gradient, column), &bend) in gradient.iter_mut().zip(jacobian.chunks_exact(n)).zip(bend)
+                {
+                    *gradient = column.iter().zip(z).fold(bend, |sum, (&entry, &z)| sum - entry * z);
+                }
+            },
+        )
     }
 }

@@ -48,7 +48,8 @@ impl MatchingShape {
         if self.embedding.contains(&0) {
             return Err(Error::setting("embedding", "every width must be at least 1"));
         }
-        let too_large = || Error::setting("feature_width", "the network would have more than 2^30 parameters");
+        let too_large =
+            || Error::setting("feature_width", "the network would have more than 2^30 parameters");
         let sizes = [self.target, self.given, self.width];
         let largest = sizes.iter().chain(&self.embedding).copied().max().unwrap_or(0);
         if largest as u128 > MOST_PARAMETERS || self.blocks > 1000 || self.embedding.len() > 1000 {
@@ -152,8 +153,7 @@ impl Layout {
             tensor("c".into(), self.record, None, &self.bias),
             tensor("W".into(), w, Some(n), &self.opening),
         ];
-        for (i, ((inner, outer), bias)) in
-            (1..).zip(self.inner.iter().zip(&self.outer).zip(&self.outer_bias))
+        for (i, ((inner, outer), bias)) in (1..).zip(self.inner.iter().zip(&self.outer).zip(&self.outer_bias))
         {
             specs.push(tensor(format!("A{i}"), w, Some(w), inner));
             specs.push(tensor(format!("B{i}"), w, Some(w), outer));

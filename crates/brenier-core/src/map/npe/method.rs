@@ -244,10 +244,12 @@ impl ListedMethod for NpeSettings {
             ),
         ],
         candidates: &[
-            Candidate::PLAIN,
-            Candidate::always("narrow", r#"{"method": {"transforms": 3, "hidden_width": 32}}"#),
-            Candidate::always("autoregressive", r#"{"method": {"flow": "maf"}}"#),
+            Candidate::PLAIN.tried_for(3000),
+            Candidate::always("narrow", r#"{"method": {"transforms": 3, "hidden_width": 32}}"#)
+                .tried_for(3000),
+            Candidate::always("autoregressive", r#"{"method": {"flow": "maf"}}"#).tried_for(3000),
         ],
+        members: 5,
         published_pilots: None,
         check_draws: 1000,
         penalised: false,

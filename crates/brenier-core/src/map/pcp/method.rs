@@ -187,6 +187,7 @@ impl ListedMethod for PcpSettings {
                 r#"{"method": {"feature_width": 32}, "train": {"adam": {"weight_decay": 1}}}"#,
             ),
         ],
+        members: 5,
         published_pilots: Some(100),
         check_draws: 1000,
         penalised: false,
