@@ -1,9 +1,10 @@
 //! Histograms of several quantities beside another, each with the value that was observed.
 
 use super::canvas::{
-    Align, Canvas, INK, Legend, PALETTE, Panel, Pen, PictureSize, Scale, Swatch, draw, limits,
+    Align, Canvas, INK, Labels, Legend, PALETTE, Panel, Pen, PictureSize, Room, Scale, Swatch, bulk, draw,
+    limits,
 };
-use super::density::quantiles;
+use super::density::{UNBOUNDED, quantiles};
 use crate::{Error, Result};
 
 /// One quantity of [`Histograms`].
@@ -89,6 +90,8 @@ impl Default for Histograms {
 
 /// Room at the sides, for tick labels that reach beyond the panels.
 const SIDE: f64 = 15.0;
+/// How far they do: the panels are 12 points apart.
+const OVERHANG: f64 = 5.0;
 const OPACITY: f64 = 0.45;
 const MARK: Pen = Pen { colour: INK, opacity: 1.0, width: 1.3 };
 
@@ -202,8 +205,8 @@ impl Histograms {
 
 fn draw_histogram(canvas: &mut Canvas, histogram: &Histogram, from: [f64; 2], to: [f64; 2], font: f64) {
     let marks: Vec<f64> = histogram.observed.into_iter().collect();
-    let (low, high) = limits(&histogram.values, None, &marks);
-    let x = Scale::new(low, high, to[0] - from[0], font, 5);
+    let (low, high) = limits(bulk(&histogram.values, None), &marks, 0.0, UNBOUNDED);
+    let x = Scale::fitted(low, high, Room { length: to[0] - from[0], overhang: OVERHANG, font }, 5);
     let shown = || histogram.values.iter().copied().filter(|value| x.contains(*value));
     // No bin goes beyond the values, for they may be bounded.
     let ends = (shown().fold(high, f64::min), shown().fold(low, f64::max));
@@ -233,7 +236,7 @@ fn draw_histogram(canvas: &mut Canvas, histogram: &Histogram, from: [f64; 2], to
         canvas.text(&text, [to[0], from[1] - 0.8 * font], 0.9 * font, Align::Right, false);
     }
     canvas.line(&[[from[0], to[1]], to], Pen::new(INK, 0.6));
-    panel.ticks_below(canvas, font, true);
+    panel.ticks_below(canvas, font, Labels::Within(OVERHANG));
     let label = x.label(&histogram.name, histogram.unit.as_deref(), font, f64::INFINITY);
     canvas.fitted(&label, [0.5 * (from[0] + to[0]), to[1] + 5.0 + 2.0 * font], font, to[0] - from[0], false);
 }
