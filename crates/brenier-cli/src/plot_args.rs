@@ -24,8 +24,9 @@ Examples:
   brenier mode model.brenier --observed observed.csv --out mode.csv
   brenier plot pairs draws.csv --mode mode.csv --out posterior.svg
 
-Lines bound the smallest regions that hold 50 % and 90 % of a kernel density estimate, which takes weights \
-into account. On a logarithmic axis the density is that of the logarithm.";
+Lines bound the regions of highest density, by a kernel estimate, that hold 50 % and 90 % of the draws, by weight \
+where they have weights. On a logarithmic axis the density is that of the logarithm; a mode beside it is found by \
+brenier mode --density standardised.";
 
 const PREDICTIVE_HELP: &str = "\
 Examples:

@@ -137,7 +137,7 @@ pub(super) fn text_width(text: &str, size: f64) -> f64 {
 }
 
 /// Shrinks `text` to `width`, down to two thirds of `size`, then cuts it.
-fn fit(text: &str, size: f64, width: f64) -> (String, f64) {
+pub(super) fn fit(text: &str, size: f64, width: f64) -> (String, f64) {
     let smallest = size * 2.0 / 3.0;
     let fitting = (size * width / text_width(text, size).max(1e-9)).min(size);
     if fitting >= smallest {
@@ -155,47 +155,83 @@ fn fit(text: &str, size: f64, width: f64) -> (String, f64) {
 pub(super) struct Scale {
     pub(super) low: f64,
     pub(super) high: f64,
-    /// Tick labels are values divided by ten to this power.
+    /// A value is its tick label times ten to this power, plus the offset.
     exponent: i32,
+    offset: f64,
     pub(super) ticks: Vec<(f64, String)>,
     /// Further ticks without labels.
     minor: Vec<f64>,
 }
 
+/// Where the labels of an axis stand.
+#[derive(Clone, Copy)]
+pub(super) struct Room {
+    /// The length of the axis.
+    pub(super) length: f64,
+    /// How far labels may reach beyond its ends.
+    pub(super) overhang: f64,
+    /// Their size.
+    pub(super) font: f64,
+}
+
+impl Room {
+    /// Whether a label of `width` may stand at `part` of the axis.
+    fn holds(&self, part: f64, width: f64) -> bool {
+        if self.overhang == f64::INFINITY {
+            return true;
+        }
+        let at = part * self.length;
+        at - 0.5 * width >= -self.overhang && at + 0.5 * width <= self.length + self.overhang
+    }
+}
+
 impl Scale {
     /// A scale over `low..high` with at most `most` ticks whose labels of size `font` fit side by side in `room`.
     pub(super) fn new(low: f64, high: f64, room: f64, font: f64, most: usize) -> Self {
-        let largest = low.abs().max(high.abs());
-        let order = largest.log10().floor();
-        let exponent = if !(-3.0..5.0).contains(&order) && order.is_finite() { order as i32 } else { 0 };
-        let mut scale = Self { low, high, exponent, ticks: Vec::new(), minor: Vec::new() };
-        for count in (1..=most.max(1)).rev() {
-            scale.ticks = round_ticks(low, high, count, exponent);
-            let widest = scale.label_room(font);
-            if (widest + 0.5 * font) * scale.ticks.len() as f64 <= room {
-                break;
+        Self::fitted(low, high, Room { length: room, overhang: f64::INFINITY, font }, most)
+    }
+
+    /// A scale whose labels, as far as they are shown, do not reach beyond `room`.
+    pub(super) fn fitted(low: f64, high: f64, room: Room, most: usize) -> Self {
+        let mut scale = Self { low, high, exponent: 0, offset: 0.0, ticks: Vec::new(), minor: Vec::new() };
+        scale.choose(low, high, |value| value, room, most);
+        scale
+    }
+
+    /// The most ticks in the plainest style that leaves two labels; values from `low` to `high` stand at `place`.
+    fn choose(&mut self, low: f64, high: f64, place: fn(f64) -> f64, room: Room, most: usize) {
+        let styles = styles(low, high);
+        // Better three labels than two; every round number, or where that leaves too few every second.
+        for (wanted, first, every) in [(3, 0, 1), (2, 0, 1), (2, 1, 2), (2, 0, 2)] {
+            let most = most.max(2);
+            let allowed = most.min(wanted)..=most;
+            for &(exponent, offset) in &styles {
+                (self.exponent, self.offset) = (exponent, offset);
+                // Two more, whose labels reach beyond the ends and are not shown.
+                for count in (2..=most + 2).rev() {
+                    let ticks = round_ticks(low - offset, high - offset, every * count, exponent);
+                    let ticks = ticks.into_iter().skip(first).step_by(every);
+                    self.ticks = ticks.map(|(value, text)| (place(value + offset), text)).collect();
+                    if self.labels_fit(room) && allowed.contains(&self.labels_within(room)) {
+                        return;
+                    }
+                }
             }
         }
-        scale
+        (self.exponent, self.offset) = styles[0];
+        let ticks = round_ticks(low - self.offset, high - self.offset, 1, self.exponent);
+        self.ticks = ticks.into_iter().map(|(value, text)| (place(value + self.offset), text)).collect();
     }
 
     /// A scale of logarithms: `low..high` and all places on it are log₁₀ of the quantity, labels the quantity itself.
     ///
     /// Over less than two thirds of a decade the labels are round numbers, over more 1, 2 and 5 or powers of ten.
-    pub(super) fn logarithmic(low: f64, high: f64, room: f64, font: f64, most: usize) -> Self {
+    pub(super) fn logarithmic(low: f64, high: f64, room: Room, most: usize) -> Self {
         let span = high - low;
-        let mut scale = Self { low, high, exponent: 0, ticks: Vec::new(), minor: Vec::new() };
+        let mut scale = Self { low, high, exponent: 0, offset: 0.0, ticks: Vec::new(), minor: Vec::new() };
         // Numbers too small or large to be written are labelled by their power of ten.
         if span < 0.67 && (-290.0..290.0).contains(&low) && (-290.0..290.0).contains(&high) {
-            let plain = Self::new(10f64.powf(low), 10f64.powf(high), f64::INFINITY, font, 1);
-            scale.exponent = plain.exponent;
-            for count in (2..=most.max(2)).rev() {
-                let ticks = round_ticks(10f64.powf(low), 10f64.powf(high), count, scale.exponent);
-                scale.ticks = ticks.into_iter().map(|(value, text)| (value.log10(), text)).collect();
-                if scale.labels_fit(room, font) {
-                    break;
-                }
-            }
+            scale.choose(10f64.powf(low), 10f64.powf(high), f64::log10, room, most);
             return scale;
         }
         let decades = (low.floor() as i32)..=(high.ceil() as i32);
@@ -225,7 +261,7 @@ impl Scale {
                 break; // sparser ones have none either
             }
             scale.ticks = ticks;
-            if scale.ticks.len() <= most.max(2) && scale.labels_fit(room, font) {
+            if scale.ticks.len() <= most.max(2) && scale.labels_fit(room) {
                 break;
             }
         }
@@ -237,12 +273,19 @@ impl Scale {
         scale
     }
 
-    /// Whether no label of a horizontal axis of length `room` touches its neighbour.
-    fn labels_fit(&self, room: f64, font: f64) -> bool {
+    /// Whether no label of a horizontal axis touches its neighbour.
+    fn labels_fit(&self, room: Room) -> bool {
+        let font = room.font;
         self.ticks.windows(2).all(|pair| {
-            let apart = (self.part(pair[1].0) - self.part(pair[0].0)) * room;
+            let apart = (self.part(pair[1].0) - self.part(pair[0].0)) * room.length;
             apart >= 0.5 * (text_width(&pair[0].1, font) + text_width(&pair[1].1, font)) + 0.5 * font
         })
+    }
+
+    fn labels_within(&self, room: Room) -> usize {
+        let within =
+            |(value, text): &&(f64, String)| room.holds(self.part(*value), text_width(text, room.font));
+        self.ticks.iter().filter(within).count()
     }
 
     /// The room that the labels of the ticks take beside a vertical axis.
@@ -259,16 +302,59 @@ impl Scale {
         (self.low..=self.high).contains(&value)
     }
 
-    /// The lines of an axis label: name, and unit with the power of ten where there is one.
+    /// The lines of an axis label: name, and unit with the power of ten and the offset where there are any.
     pub(super) fn label(&self, name: &str, unit: Option<&str>, font: f64, width: f64) -> Vec<String> {
         let power = (self.exponent != 0).then(|| format!("×10{}", superscript(self.exponent)));
-        let extra: Vec<&str> = power.as_deref().into_iter().chain(unit).collect();
+        let sign = if self.offset < 0.0 { '−' } else { '+' };
+        let offset = (self.offset != 0.0).then(|| format!("{sign} {}", written_out(self.offset.abs())));
+        let extra: Vec<&str> = power.as_deref().into_iter().chain(offset.as_deref()).chain(unit).collect();
         if extra.is_empty() {
             return vec![name.to_owned()];
         }
         let extra = format!("({})", extra.join(" "));
         let one = format!("{name} {extra}");
         if text_width(&one, font) <= width { vec![one] } else { vec![name.to_owned(), extra] }
+    }
+}
+
+/// Exponents and offsets of the labels between `low` and `high`, the plainest first.
+fn styles(low: f64, high: f64) -> Vec<(i32, f64)> {
+    let order_of = |largest: f64| {
+        let order = largest.log10().floor();
+        if order.is_finite() { order as i32 } else { 0 }
+    };
+    let plain = |order: i32| if (-3..5).contains(&order) { 0 } else { order };
+    let (largest, span) = (low.abs().max(high.abs()), high - low);
+    let order = order_of(largest);
+    let mut styles = vec![(plain(order), 0.0)];
+    if order.abs() >= 2 && plain(order) == 0 {
+        styles.push((order, 0.0));
+    }
+    // How many times larger the numbers are than what they differ by.
+    let ratio = largest / span;
+    if ratio > 10.0 {
+        // Rounded, so that what is left has hardly more digits than the span.
+        let unit = 10f64.powi(order_of(span) + 1);
+        let offset = ((0.5 * low + 0.5 * high) / unit).round() * unit;
+        if offset != 0.0 && offset.is_finite() {
+            let left = order_of((low - offset).abs().max((high - offset).abs()));
+            let left = if (-1..5).contains(&left) { 0 } else { left };
+            styles.insert(if ratio > 1e4 { 0 } else { styles.len() }, (left, offset));
+        }
+    }
+    styles
+}
+
+/// A rounded number with its digits and no zeros after them.
+fn written_out(value: f64) -> String {
+    // Twelve digits are more than any offset has, and hide how it was rounded.
+    let text = format!("{value:.11e}");
+    let (mantissa, power) = text.split_once('e').unwrap_or((&text, "0"));
+    let (digits, power) = (mantissa.trim_end_matches('0'), power.parse().unwrap_or(0));
+    let decimals = usize::try_from(digits.len() as i32 - 2 - power).unwrap_or(0);
+    match (-3..5).contains(&power) {
+        true => format!("{value:.decimals$}"),
+        false => format!("{}×10{}", digits.trim_end_matches('.'), superscript(power)),
     }
 }
 
@@ -318,18 +404,29 @@ fn round_ticks(low: f64, high: f64, most: usize, exponent: i32) -> Vec<(f64, Str
     Vec::new()
 }
 
-/// Limits that show the bulk of `values` (all but one in a thousand at either end) and all of `marks`.
-pub(super) fn limits(values: &[f64], weights: Option<&[f64]>, marks: &[f64]) -> (f64, f64) {
-    let bounds = quantiles(values, weights, [0.001, 0.999]);
-    let low = marks.iter().copied().fold(bounds[0], f64::min);
-    let high = marks.iter().copied().fold(bounds[1], f64::max);
+/// The bulk of `values`: all but one in a thousand at either end.
+pub(super) fn bulk(values: &[f64], weights: Option<&[f64]>) -> [f64; 2] {
+    quantiles(values, weights, [0.001, 0.999])
+}
+
+/// Values around `middle` that differ by less are one value and rounding.
+fn least_spread(middle: f64) -> f64 {
+    (middle.abs() * 1e-12).max(1e-300)
+}
+
+/// Limits that show values from `ends[0]` to `ends[1]`, with at least `room` on either side, and all of `marks`; beyond
+/// `bounds` there is only a little to be seen.
+pub(super) fn limits(ends: [f64; 2], marks: &[f64], room: f64, bounds: [f64; 2]) -> (f64, f64) {
+    let low = marks.iter().copied().fold(ends[0], f64::min);
+    let high = marks.iter().copied().fold(ends[1], f64::max);
     let middle = 0.5 * low + 0.5 * high;
-    // A constant gets a window of its own size.
-    let least = if middle == 0.0 { 1.0 } else { middle.abs() * 1e-6 };
-    if high - low > least {
-        let margin = 0.06 * (high - low);
-        (low - margin, high + margin)
+    if high - low > least_spread(middle) {
+        let (margin, edge) = (0.06 * (high - low), 0.02 * (high - low));
+        let from = (low - margin).min(ends[0] - room).max(bounds[0] - edge);
+        let to = (high + margin).max(ends[1] + room).min(bounds[1] + edge);
+        (from.min(low - edge), to.max(high + edge))
     } else {
+        // A constant gets a window of its own size.
         let half = if middle == 0.0 { 1.0 } else { middle.abs() * 0.1 };
         (middle - half, middle + half)
     }
@@ -343,8 +440,7 @@ pub(super) fn span(values: impl Iterator<Item = f64>, log: bool) -> (f64, f64) {
         return (0.0, 1.0);
     }
     let middle = 0.5 * low + 0.5 * high;
-    let least = if log || middle == 0.0 { 1e-9 } else { middle.abs() * 1e-9 };
-    if high - low > least {
+    if high - low > if log { 1e-12 } else { least_spread(middle) } {
         let margin = (0.045 * (high - low)).min(f64::MAX / 4.0);
         return ((low - margin).max(-f64::MAX / 4.0), (high + margin).min(f64::MAX / 4.0));
     }
@@ -354,6 +450,25 @@ pub(super) fn span(values: impl Iterator<Item = f64>, log: bool) -> (f64, f64) {
         (false, false) => middle.abs() * 0.1,
     };
     (middle - half, middle + half)
+}
+
+/// Which tick labels an axis gets.
+#[derive(Clone, Copy)]
+pub(super) enum Labels {
+    None,
+    All,
+    /// Those that reach at most so far beyond the panel, so that neighbours do not touch.
+    Within(f64),
+}
+
+impl Labels {
+    fn room(self, length: f64, font: f64) -> Option<Room> {
+        match self {
+            Self::None => None,
+            Self::All => Some(Room { length, overhang: f64::INFINITY, font }),
+            Self::Within(overhang) => Some(Room { length, overhang, font }),
+        }
+    }
 }
 
 /// A rectangle of the sheet that shows `x` against `y`.
@@ -393,8 +508,9 @@ impl Panel<'_> {
         canvas.line(&points, pen);
     }
 
-    /// The horizontal axis' ticks, with their labels when `labelled`.
-    pub(super) fn ticks_below(&self, canvas: &mut Canvas, font: f64, labelled: bool) {
+    /// The horizontal axis' ticks and their labels.
+    pub(super) fn ticks_below(&self, canvas: &mut Canvas, font: f64, labels: Labels) {
+        let room = labels.room(self.to[0] - self.from[0], font);
         for &value in &self.x.minor {
             let x = self.place([value, self.y.low])[0];
             canvas.line(&[[x, self.to[1]], [x, self.to[1] + 1.7]], Pen::new(FRAME, 0.5));
@@ -402,14 +518,15 @@ impl Panel<'_> {
         for (value, text) in &self.x.ticks {
             let x = self.place([*value, self.y.low])[0];
             canvas.line(&[[x, self.to[1]], [x, self.to[1] + 3.0]], Pen::new(FRAME, 0.6));
-            if labelled {
+            if room.is_some_and(|room| room.holds(self.x.part(*value), text_width(text, font))) {
                 canvas.text(text, [x, self.to[1] + 4.5 + 0.5 * font], font, Align::Centre, false);
             }
         }
     }
 
-    /// The vertical axis' ticks, with their labels when `labelled`.
-    pub(super) fn ticks_left(&self, canvas: &mut Canvas, font: f64, labelled: bool) {
+    /// The vertical axis' ticks and their labels.
+    pub(super) fn ticks_left(&self, canvas: &mut Canvas, font: f64, labels: Labels) {
+        let room = labels.room(self.to[1] - self.from[1], font);
         for &value in &self.y.minor {
             let y = self.place([self.x.low, value])[1];
             canvas.line(&[[self.from[0] - 1.7, y], [self.from[0], y]], Pen::new(FRAME, 0.5));
@@ -417,7 +534,8 @@ impl Panel<'_> {
         for (value, text) in &self.y.ticks {
             let y = self.place([self.x.low, *value])[1];
             canvas.line(&[[self.from[0] - 3.0, y], [self.from[0], y]], Pen::new(FRAME, 0.6));
-            if labelled {
+            // Digits are less high than the font is large.
+            if room.is_some_and(|room| room.holds(self.y.part(*value), 0.8 * font)) {
                 canvas.text(text, [self.from[0] - 5.0, y], font, Align::Right, false);
             }
         }

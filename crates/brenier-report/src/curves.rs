@@ -1,7 +1,8 @@
 //! Curves over a common axis: training and accuracy curves, calibration, with bands, error bars and reference lines.
 
 use super::canvas::{
-    Canvas, Colour, INK, Legend, PALETTE, Panel, Pen, PictureSize, Scale, Swatch, clipped, draw, span,
+    Canvas, Colour, INK, Labels, Legend, PALETTE, Panel, Pen, PictureSize, Room, Scale, Swatch, clipped,
+    draw, span,
 };
 use crate::{Error, Result};
 
@@ -246,8 +247,8 @@ impl CurvePlot {
                 curve.draw_line(canvas, &panel);
             }
             canvas.frame(panel.from, panel.to, Pen::new(INK, 0.6));
-            panel.ticks_below(canvas, font, true);
-            panel.ticks_left(canvas, font, true);
+            panel.ticks_below(canvas, font, Labels::All);
+            panel.ticks_left(canvas, font, Labels::All);
             let unit = |axis: usize| self.units[axis].as_deref();
             let label = x.label(&self.names[0], unit(0), font, f64::INFINITY);
             canvas.fitted(&label, [0.5 * (left + right), base + 5.0 + 2.1 * font], font, right - left, false);
@@ -392,7 +393,7 @@ impl CurvePlot {
         let most = if axis == 0 { 8 } else { (room / (3.0 * font)) as usize };
         let room = if axis == 0 { room } else { f64::INFINITY };
         match self.log[axis] {
-            true => Scale::logarithmic(low, high, room, font, most),
+            true => Scale::logarithmic(low, high, Room { length: room, overhang: f64::INFINITY, font }, most),
             false => Scale::new(low, high, room, font, most),
         }
     }

@@ -36,6 +36,13 @@ impl Axis {
         let below = (position as usize).min(self.count - 2);
         Some((below, position - below as f64))
     }
+
+    /// The axis with so many `steps` more at either end, but not more than `most` times its own points.
+    fn widened(&self, steps: f64, most: usize) -> Self {
+        let more = (steps.ceil() as usize).min(most * self.count);
+        let (low, high) = (self.at(-(more as f64)), self.at((self.count - 1 + more) as f64));
+        Self { low, high, count: self.count + 2 * more }
+    }
 }
 
 /// Values on the product of two axes: `values[row * x.count + column]` belongs to `(x[column], y[row])`.
@@ -89,6 +96,34 @@ impl Field {
                 level.or(sorted.last()).copied().unwrap_or(f64::INFINITY)
             })
             .collect()
+    }
+
+    /// For each of `masses` in (0, 1), the level above which the field holds that part of the points (`xs`, `ys`); points
+    /// outside the axes do not count.
+    pub fn levels_at(&self, xs: &[f64], ys: &[f64], weights: Option<&[f64]>, masses: &[f64]) -> Vec<f64> {
+        let (mut heights, mut shares) = (Vec::with_capacity(xs.len()), Vec::new());
+        for (i, (&a, &b)) in xs.iter().zip(ys).enumerate() {
+            if let Some(height) = self.at(a, b) {
+                heights.push(height);
+                shares.extend(weights.map(|weights| weights[i]));
+            }
+        }
+        let shares = weights.map(|_| shares.as_slice());
+        if heights.is_empty() || shares.is_some_and(|shares| shares.iter().all(|share| *share == 0.0)) {
+            return vec![f64::INFINITY; masses.len()];
+        }
+        // A little lower, so that the points of equal height belong to the region.
+        masses.iter().map(|mass| quantiles(&heights, shares, [1.0 - mass])[0] * (1.0 - 1e-9)).collect()
+    }
+
+    /// The value at a point between the grid's, from its four neighbours; none outside the axes.
+    fn at(&self, x: f64, y: f64) -> Option<f64> {
+        let ((column, right), (row, up)) = (self.x.share(x)?, self.y.share(y)?);
+        let line = |row: usize| {
+            let corner = row * self.x.count + column;
+            (1.0 - right) * self.values[corner] + right * self.values[corner + 1]
+        };
+        Some((1.0 - up) * line(row) + up * line(row + 1))
     }
 
     /// The lines on which the field, interpolated linearly along the edges of its cells, equals `level`.
@@ -178,6 +213,162 @@ impl Field {
     }
 }
 
+/// Samples of one quantity with the bandwidth that their density is estimated with.
+#[derive(Clone, Debug)]
+pub struct Smoothed<'a> {
+    samples: &'a [f64],
+    weights: Option<&'a [f64]>,
+    bounds: [f64; 2],
+    bandwidth: f64,
+}
+
+impl<'a> Smoothed<'a> {
+    /// Chooses the bandwidth by [`plug_in_bandwidth`].
+    ///
+    /// Weights, where given, are not negative and need not be normalised. At `bounds` (infinite where there are none)
+    /// the estimates reflect what the kernel would carry across them, and beyond they are zero.
+    pub fn new(samples: &'a [f64], weights: Option<&'a [f64]>, bounds: [f64; 2]) -> Self {
+        Self { samples, weights, bounds, bandwidth: plug_in_bandwidth(samples, weights, bounds) }
+    }
+
+    /// The samples.
+    pub fn samples(&self) -> &'a [f64] {
+        self.samples
+    }
+
+    /// The weights of the samples.
+    pub fn weights(&self) -> Option<&'a [f64]> {
+        self.weights
+    }
+
+    /// Between what the density is not zero.
+    pub fn bounds(&self) -> [f64; 2] {
+        self.bounds
+    }
+
+    /// The standard deviation of the kernel in one dimension.
+    pub fn bandwidth(&self) -> f64 {
+        self.bandwidth
+    }
+
+    /// A Gaussian kernel estimate at the points of `axis`.
+    ///
+    /// The bandwidth is never below the step of the axis, so that constant samples give a narrow, finite peak.
+    pub fn density(&self, axis: Axis) -> Vec<f64> {
+        let width = (self.bandwidth / axis.step()).max(1.0);
+        let wide = axis.widened(6.0 * width, 2);
+        let mut masses = vec![0.0; wide.count];
+        for (i, &sample) in self.samples.iter().enumerate() {
+            let weight = weight(self.weights, i);
+            for (below, part) in self.images(sample).filter_map(|image| wide.share(image)) {
+                masses[below] += weight * (1.0 - part);
+                masses[below + 1] += weight * part;
+            }
+        }
+        let scale = (2.0 * std::f64::consts::PI).sqrt() * width * axis.step();
+        let norm = 1.0 / (scale * total(self.samples.len(), self.weights));
+        let kernel: Vec<f64> =
+            (0..wide.count).map(|distance| norm * (-0.5 * (distance as f64 / width).powi(2)).exp()).collect();
+        let pad = (wide.count - axis.count) / 2;
+        (0..axis.count)
+            .map(|i| match self.allows(axis.at(i as f64)) {
+                true => masses.iter().enumerate().map(|(j, mass)| mass * kernel[(i + pad).abs_diff(j)]).sum(),
+                false => 0.0,
+            })
+            .collect()
+    }
+
+    /// A Gaussian kernel estimate of the joint density with `other`, whose kernel has the samples' correlation.
+    ///
+    /// What is best for n pairs shrinks as n^(-1/6), for n numbers as n^(-1/5): along each axis the bandwidth is that of
+    /// one dimension times n^(1/30) / 1.06, which for a Gaussian gives σ n^(-1/6). It is never below the step of the axis.
+    /// The weights are those of `self`.
+    pub fn joint(&self, other: &Smoothed<'_>, x: Axis, y: Axis) -> Field {
+        assert_eq!(self.samples.len(), other.samples.len(), "pairs have two members");
+        let (xs, ys, weights) = (self.samples, other.samples, self.weights);
+        let [wide, high] = [(self, x), (other, y)].map(|(one, axis)| {
+            // In units of grid steps.
+            let count = effective_count(xs.len(), weights);
+            (one.bandwidth * count.powf(1.0 / 30.0) / 1.06 / axis.step()).max(1.0)
+        });
+        let (over, up) = (x.widened(4.0 * wide, 1), y.widened(4.0 * high, 1));
+        let mut masses = vec![0.0; over.count * up.count];
+        for (i, (&a, &b)) in xs.iter().zip(ys).enumerate() {
+            let weight = weight(weights, i);
+            for (row, above) in other.images(b).filter_map(|image| up.share(image)) {
+                for (column, right) in self.images(a).filter_map(|image| over.share(image)) {
+                    let corner = row * over.count + column;
+                    masses[corner] += weight * (1.0 - right) * (1.0 - above);
+                    masses[corner + 1] += weight * right * (1.0 - above);
+                    masses[corner + over.count] += weight * (1.0 - right) * above;
+                    masses[corner + over.count + 1] += weight * right * above;
+                }
+            }
+        }
+        let rho = correlation(xs, ys, weights).clamp(-0.9, 0.9);
+        let area = wide * x.step() * high * y.step() * (1.0 - rho * rho).sqrt();
+        let norm = 1.0 / (2.0 * std::f64::consts::PI * area * total(xs.len(), weights));
+
+        // The kernel exp(-½ q), q = (u² - 2ρuv + v²) / (1 - ρ²), is negligible beyond four bandwidths.
+        let (reach_x, reach_y) = ((4.0 * wide).ceil() as usize, (4.0 * high).ceil() as usize);
+        let (reach_x, reach_y) = (reach_x.min(over.count), reach_y.min(up.count));
+        let side = 2 * reach_x + 1;
+        let mut kernel = vec![0.0; side * (2 * reach_y + 1)];
+        for (k, value) in kernel.iter_mut().enumerate() {
+            let u = (k % side) as f64 / wide - reach_x as f64 / wide;
+            let v = (k / side) as f64 / high - reach_y as f64 / high;
+            *value = norm * (-0.5 * (u * u - 2.0 * rho * u * v + v * v) / (1.0 - rho * rho)).exp();
+        }
+
+        let mut values = vec![0.0; x.count * y.count];
+        let (pad_x, pad_y) = ((over.count - x.count) / 2, (up.count - y.count) / 2);
+        for (point, &mass) in masses.iter().enumerate().filter(|(_, mass)| **mass > 0.0) {
+            // Places in the wider grid; those of the narrower one begin at the pads.
+            let (column, row) = (point % over.count, point / over.count);
+            let (left, right) = (column.saturating_sub(reach_x).max(pad_x), column + reach_x + 1);
+            let right = right.min(pad_x + x.count);
+            let (from, to) = (row.saturating_sub(reach_y).max(pad_y), row + reach_y + 1);
+            for to in from..to.min(pad_y + y.count) {
+                let Some(length) = right.checked_sub(left) else { break };
+                let line = (to + reach_y - row) * side + reach_x + left - column;
+                let start = (to - pad_y) * x.count + left - pad_x;
+                let into = &mut values[start..start + length];
+                into.iter_mut().zip(&kernel[line..line + length]).for_each(|(value, k)| *value += mass * k);
+            }
+        }
+        for (point, value) in values.iter_mut().enumerate() {
+            let (column, row) = (point % x.count, point / x.count);
+            if !(self.allows(x.at(column as f64)) && other.allows(y.at(row as f64))) {
+                *value = 0.0;
+            }
+        }
+        Field { x, y, values }
+    }
+
+    fn allows(&self, value: f64) -> bool {
+        (self.bounds[0]..=self.bounds[1]).contains(&value)
+    }
+
+    /// A sample and its mirror images in the bounds.
+    fn images(&self, sample: f64) -> impl Iterator<Item = f64> {
+        let mirrored = self.bounds.into_iter().filter(|bound| bound.is_finite());
+        std::iter::once(sample).chain(mirrored.map(move |bound| 2.0 * bound - sample))
+    }
+}
+
+/// The estimate of [`Smoothed::density`] for samples without bounds.
+pub fn kernel_density(samples: &[f64], weights: Option<&[f64]>, axis: Axis) -> Vec<f64> {
+    Smoothed::new(samples, weights, UNBOUNDED).density(axis)
+}
+
+/// The estimate of [`Smoothed::joint`] for pairs without bounds.
+pub fn kernel_density_2d(xs: &[f64], ys: &[f64], weights: Option<&[f64]>, x: Axis, y: Axis) -> Field {
+    Smoothed::new(xs, weights, UNBOUNDED).joint(&Smoothed::new(ys, weights, UNBOUNDED), x, y)
+}
+
+/// No bounds.
+pub const UNBOUNDED: [f64; 2] = [f64::NEG_INFINITY, f64::INFINITY];
+
 /// Silverman's bandwidth 0.9 min(σ, IQR / 1.34) n^(-1/5); zero when all samples are equal.
 ///
 /// With weights, σ and the quartiles are weighted and n is the effective number (Σ w)² / Σ w².
@@ -185,76 +376,100 @@ pub fn silverman_bandwidth(samples: &[f64], weights: Option<&[f64]>) -> f64 {
     robust_spread(samples, weights) * 0.9 * effective_count(samples.len(), weights).powf(-0.2)
 }
 
-/// A Gaussian kernel estimate at the points of `axis`, with Silverman's bandwidth.
+/// Bins of the transform behind [`plug_in_bandwidth`].
+const BINS: usize = 1024;
+
+/// The bandwidth of Botev, Grotowski and Kroese (2010), "improved Sheather–Jones"; zero when all samples are equal.
 ///
-/// Weights, where given, are not negative and need not be normalised. The bandwidth is never below the step of the
-/// axis, so that constant samples give a narrow, finite peak.
-pub fn kernel_density(samples: &[f64], weights: Option<&[f64]>, axis: Axis) -> Vec<f64> {
-    let bandwidth = silverman_bandwidth(samples, weights).max(axis.step());
-    let mut masses = vec![0.0; axis.count];
+/// Silverman's rule takes the spread of all samples for that of one bump, so it smears modes that lie apart. Here the
+/// roughness ‖f″‖² is estimated from the samples' cosine transform, at a bandwidth that follows from ‖f‴‖², and so on
+/// for five stages; the answer is the smallest h that the chain gives back. Equal samples count once, so that
+/// rounded numbers do not become spikes. Silverman's rule is left for fewer than ten of them, and where there is no such h.
+pub fn plug_in_bandwidth(samples: &[f64], weights: Option<&[f64]>, bounds: [f64; 2]) -> f64 {
+    let reference = silverman_bandwidth(samples, weights);
+    let count = distinct_count(samples, weights);
+    if count < 10.0 {
+        return reference;
+    }
+    let [first, last] = quantiles(samples, weights, [0.001, 0.999]);
+    let margin = 0.1 * (last - first);
+    if !(margin > 0.0 && margin.is_finite()) {
+        return reference;
+    }
+    let between = |margin: f64| {
+        let ends = [(first - margin).max(bounds[0]), (last + margin).min(bounds[1])];
+        fixed_point(samples, weights, ends, count)
+    };
+    let Some(found) = between(margin) else { return reference };
+    // Where the samples end abruptly without a bound, the jump asks for far less than what lies inside: of that twice is
+    // enough to keep the inside calm.
+    let inside = between(0.0).unwrap_or(reference).clamp(found, 2.0 * found);
+    // Poles ask for less than shows anything else; Terrell's is the most that any density of this spread asks for.
+    let effective = effective_count(samples.len(), weights);
+    let most = 1.144 * moment(samples, samples, weights).sqrt() * effective.powf(-0.2);
+    inside.max(0.1 * reference).min(most)
+}
+
+/// The smallest bandwidth that [`chained`] gives back, from the samples between `low` and `high`, where their transform
+/// reflects.
+fn fixed_point(samples: &[f64], weights: Option<&[f64]>, [low, high]: [f64; 2], count: f64) -> Option<f64> {
+    let range = high - low;
+    let mut masses = vec![0.0; BINS];
     for (i, &sample) in samples.iter().enumerate() {
-        if let Some((below, part)) = axis.share(sample) {
-            let weight = weight(weights, i);
-            masses[below] += weight * (1.0 - part);
-            masses[below + 1] += weight * part;
+        let place = (sample - low) / range;
+        if (0.0..=1.0).contains(&place) {
+            masses[((place * BINS as f64) as usize).min(BINS - 1)] += weight(weights, i);
         }
     }
-    let width = bandwidth / axis.step();
-    let norm = 1.0 / ((2.0 * std::f64::consts::PI).sqrt() * bandwidth * total(samples.len(), weights));
-    let kernel: Vec<f64> =
-        (0..axis.count).map(|distance| norm * (-0.5 * (distance as f64 / width).powi(2)).exp()).collect();
-    (0..axis.count)
-        .map(|i| masses.iter().enumerate().map(|(j, mass)| mass * kernel[i.abs_diff(j)]).sum())
+    let squares = cosine_squares(&masses);
+    // t = (h / range)²; until the root the chain gives back more than it gets.
+    let above = |h: f64| h * h > chained(&squares, count, h * h);
+    let mut to = 0.5 / BINS as f64;
+    while !above(to) {
+        to *= 1.1;
+        if to > 0.3 {
+            return None;
+        }
+    }
+    let mut from = to / 1.1;
+    for _ in 0..20 {
+        let middle = (from * to).sqrt();
+        *(if above(middle) { &mut to } else { &mut from }) = middle;
+    }
+    Some(to * range)
+}
+
+/// (Σⱼ pⱼ cos(πk(j + ½)/N))² for k = 1, 2, …, where pⱼ is the part of `masses` in bin j of N.
+fn cosine_squares(masses: &[f64]) -> Vec<f64> {
+    let (bins, total) = (masses.len(), masses.iter().sum::<f64>());
+    let cosines: Vec<f64> =
+        (0..4 * bins).map(|i| (std::f64::consts::PI * i as f64 / (2 * bins) as f64).cos()).collect();
+    (1..bins)
+        .map(|k| {
+            let terms = masses.iter().enumerate().filter(|(_, mass)| **mass > 0.0);
+            let sum: f64 = terms.map(|(j, mass)| mass * cosines[k * (2 * j + 1) % (4 * bins)]).sum();
+            (sum / total).powi(2)
+        })
         .collect()
 }
 
-/// A Gaussian kernel estimate of the joint density of pairs, whose kernel has the samples' correlation.
-///
-/// Bandwidths follow Silverman's rule in two dimensions, min(σ, IQR / 1.34) n^(-1/6) along each axis, and are
-/// never below the steps of the axes. Weights are taken as in [`kernel_density`].
-pub fn kernel_density_2d(xs: &[f64], ys: &[f64], weights: Option<&[f64]>, x: Axis, y: Axis) -> Field {
-    assert_eq!(xs.len(), ys.len(), "pairs have two members");
-    let mut masses = vec![0.0; x.count * y.count];
-    for (i, (&a, &b)) in xs.iter().zip(ys).enumerate() {
-        if let (Some((column, right)), Some((row, up))) = (x.share(a), y.share(b)) {
-            let corner = row * x.count + column;
-            let weight = weight(weights, i);
-            masses[corner] += weight * (1.0 - right) * (1.0 - up);
-            masses[corner + 1] += weight * right * (1.0 - up);
-            masses[corner + x.count] += weight * (1.0 - right) * up;
-            masses[corner + x.count + 1] += weight * right * up;
-        }
+/// The squared bandwidth that t as that of the first pilot, of ‖f⁽⁷⁾‖², leads to, both relative to the range.
+fn chained(squares: &[f64], count: f64, t: f64) -> f64 {
+    use std::f64::consts::PI;
+    // ‖f⁽ˢ⁾‖² after smoothing with bandwidth √t.
+    let roughness = |s: i32, t: f64| {
+        let terms = squares.iter().enumerate().map(|(i, square)| ((i + 1) as f64 * PI, square));
+        let seen = terms.take_while(|(k, _)| k * k * t < 100.0);
+        2.0 * seen.map(|(k, square)| k.powi(2 * s) * square * (-k * k * t).exp()).sum::<f64>()
+    };
+    let mut f = roughness(7, t);
+    for s in (2..=6).rev() {
+        let moments: f64 = (1..=s).map(|i| f64::from(2 * i - 1)).product();
+        let constant = (1.0 + 0.5_f64.powf(f64::from(s) + 0.5)) / 3.0;
+        let pilot = 2.0 * constant * moments / ((2.0 * PI).sqrt() * count * f);
+        f = roughness(s, pilot.powf(2.0 / (3.0 + 2.0 * f64::from(s))));
     }
-    let shrink = effective_count(xs.len(), weights).powf(-1.0 / 6.0);
-    // In units of grid steps.
-    let wide = (robust_spread(xs, weights) * shrink / x.step()).max(1.0);
-    let high = (robust_spread(ys, weights) * shrink / y.step()).max(1.0);
-    let rho = correlation(xs, ys, weights).clamp(-0.9, 0.9);
-    let area = wide * x.step() * high * y.step() * (1.0 - rho * rho).sqrt();
-    let norm = 1.0 / (2.0 * std::f64::consts::PI * area * total(xs.len(), weights));
-
-    // The kernel exp(-½ q), q = (u² - 2ρuv + v²) / (1 - ρ²), is negligible beyond four bandwidths.
-    let (reach_x, reach_y) = ((4.0 * wide).ceil() as usize, (4.0 * high).ceil() as usize);
-    let side = 2 * reach_x + 1;
-    let mut kernel = vec![0.0; side * (2 * reach_y + 1)];
-    for (k, value) in kernel.iter_mut().enumerate() {
-        let u = (k % side) as f64 / wide - reach_x as f64 / wide;
-        let v = (k / side) as f64 / high - reach_y as f64 / high;
-        *value = norm * (-0.5 * (u * u - 2.0 * rho * u * v + v * v) / (1.0 - rho * rho)).exp();
-    }
-
-    let mut values = vec![0.0; masses.len()];
-    for (point, &mass) in masses.iter().enumerate().filter(|(_, mass)| **mass > 0.0) {
-        let (column, row) = (point % x.count, point / x.count);
-        let (left, right) = (column.saturating_sub(reach_x), (column + reach_x).min(x.count - 1));
-        for to in row.saturating_sub(reach_y)..=(row + reach_y).min(y.count - 1) {
-            let line = (to + reach_y - row) * side + reach_x + left - column;
-            let from = &kernel[line..line + right - left + 1];
-            let into = &mut values[to * x.count + left..=to * x.count + right];
-            into.iter_mut().zip(from).for_each(|(value, k)| *value += mass * k);
-        }
-    }
-    Field { x, y, values }
+    (2.0 * count * PI.sqrt() * f).powf(-0.4)
 }
 
 /// The quantiles of `values` at `levels`; with weights, the cumulative weight is taken as reached half at a sample and
@@ -309,6 +524,15 @@ fn effective_count(count: usize, weights: Option<&[f64]>) -> f64 {
         relative.clone().sum::<f64>().powi(2) / relative.map(|w| w * w).sum::<f64>()
     });
     effective.max(1.0)
+}
+
+/// The effective number of samples, but not more than there are different ones with a weight.
+fn distinct_count(samples: &[f64], weights: Option<&[f64]>) -> f64 {
+    let counted = samples.iter().enumerate().filter(|(i, _)| weight(weights, *i) > 0.0);
+    let mut sorted: Vec<f64> = counted.map(|(_, sample)| *sample).collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted.dedup();
+    effective_count(samples.len(), weights).min(sorted.len() as f64).max(1.0)
 }
 
 /// min(σ, IQR / 1.34), or σ when half the samples or more are equal.
@@ -367,6 +591,85 @@ mod tests {
         // Near the mode of a standard normal, lowered a little by smoothing.
         let peak = density.iter().copied().fold(0.0, f64::max);
         assert!((peak - 0.399).abs() < 0.04, "{peak}");
+    }
+
+    /// Pairs around (±4, ±4) with standard deviation 0.3.
+    fn four_modes(n: usize) -> [Vec<f64>; 2] {
+        let noise = normal_scores(2 * n);
+        let side = |i: usize, k: f64| if ((i + 1) as f64 * k.sqrt()).fract() < 0.5 { -4.0 } else { 4.0 };
+        [(0, 31.0), (n, 37.0)].map(|(from, k)| (0..n).map(|i| side(i, k) + 0.3 * noise[from + i]).collect())
+    }
+
+    #[test]
+    fn modes_that_lie_apart_are_not_smeared() {
+        for n in [500, 2000] {
+            let [xs, ys] = four_modes(n);
+            let [x, y] = [&xs, &ys].map(|values| Smoothed::new(values, None, UNBOUNDED));
+            for bandwidth in [x.bandwidth(), y.bandwidth()] {
+                assert!((0.04..0.2).contains(&bandwidth), "{bandwidth} of {n}");
+            }
+            let axis = Axis { low: -5.5, high: 5.5, count: 96 };
+            let field = x.joint(&y, axis, axis);
+            for mass in [0.5, 0.9] {
+                let level = field.levels_at(&xs, &ys, None, &[mass])[0];
+                let held = xs.iter().zip(&ys).filter(|(x, y)| field.at(**x, **y) >= Some(level)).count();
+                assert!((held as f64 / n as f64 - mass).abs() < 0.02, "{held} of {n} for {mass}");
+                // The region is about as large as that of four Gaussians, widened by the grid and the kernel.
+                let cells = field.values.iter().filter(|value| **value >= level).count() as f64;
+                let exact = 4.0 * std::f64::consts::PI * 0.09 * -2.0 * (1.0_f64 - mass).ln();
+                let area = cells * axis.step() * axis.step() / exact;
+                assert!((0.7..1.6).contains(&area), "{area} times the area for {mass}");
+                assert_eq!(field.contours(level).iter().filter(|line| line.points.len() > 12).count(), 4);
+            }
+        }
+    }
+
+    #[test]
+    fn the_bandwidth_of_a_gaussian_is_near_the_best() {
+        for n in [300, 3000] {
+            let samples = normal_scores(n);
+            let best = 1.06 * moment(&samples, &samples, None).sqrt() * (n as f64).powf(-0.2);
+            let found = plug_in_bandwidth(&samples, None, UNBOUNDED) / best;
+            assert!((0.75..1.1).contains(&found), "{found} of {n}");
+            // Units do not matter; equal numbers do not make it smaller.
+            let scaled: Vec<f64> = samples.iter().map(|v| 1.7e9 + 100.0 * v).collect();
+            let other = plug_in_bandwidth(&scaled, None, UNBOUNDED) / (100.0 * best);
+            assert!((other / found - 1.0).abs() < 0.02, "{other} {found}");
+            let rounded: Vec<f64> = samples.iter().map(|v| (5.0 * v).round() / 5.0).collect();
+            let other = plug_in_bandwidth(&rounded, None, UNBOUNDED) / best;
+            assert!((0.75..1.3).contains(&other), "{other} of {n} rounded");
+        }
+        // As many as they weigh.
+        let mut samples = normal_scores(600);
+        let weights: Vec<f64> = (0..600).map(|i| if i < 300 { 1.0 } else { 0.0 }).collect();
+        samples[300..].iter_mut().for_each(|v| *v += 50.0);
+        let weighted = plug_in_bandwidth(&samples, Some(&weights), UNBOUNDED);
+        assert!((weighted / plug_in_bandwidth(&samples[..300], None, UNBOUNDED) - 1.0).abs() < 0.02);
+    }
+
+    #[test]
+    fn no_density_crosses_a_bound() {
+        // Uniform between 0 and 1: without reflection it falls to one half at the ends.
+        let xs: Vec<f64> = (0..2000).map(|i| (f64::from(i) * 0.618_033_988_749).fract()).collect();
+        let ys: Vec<f64> = (0..2000).map(|i| (f64::from(i) * 0.754_877_666_247).fract()).collect();
+        let axis = Axis { low: -0.2, high: 1.2, count: 141 };
+        let [x, y] = [&xs, &ys].map(|values| Smoothed::new(values, None, [0.0, 1.0]));
+        let inside = |i: usize| (20..=120).contains(&i);
+        for (i, value) in x.density(axis).into_iter().enumerate() {
+            let expected = if inside(i) { 1.0 } else { 0.0 };
+            // The bounds themselves are points of the grid but for rounding.
+            assert!(i == 20 || i == 120 || (value - expected).abs() < 0.1, "{value} at {i}");
+        }
+        let field = x.joint(&y, axis, axis);
+        for (point, value) in field.values.iter().enumerate() {
+            let (column, row) = (point % axis.count, point / axis.count);
+            let outside = |i: usize| !(20..=120).contains(&i);
+            assert!(!(outside(column) || outside(row)) || *value == 0.0, "{value} at {column}, {row}");
+            let within = |i: usize| (21..120).contains(&i);
+            assert!(!(within(column) && within(row)) || (0.7..1.3).contains(value), "{value}");
+        }
+        let one_side = Smoothed::new(&xs, None, [0.0, f64::INFINITY]).density(axis);
+        assert!(one_side[19] == 0.0 && one_side[21] > 0.9 && one_side[119] < 0.9);
     }
 
     #[test]

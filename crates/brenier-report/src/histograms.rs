@@ -1,9 +1,10 @@
 //! Histograms of several quantities beside another, each with the value that was observed.
 
 use super::canvas::{
-    Align, Canvas, INK, Legend, PALETTE, Panel, Pen, PictureSize, Scale, Swatch, draw, limits,
+    Align, Canvas, INK, Labels, Legend, PALETTE, Panel, Pen, PictureSize, Room, Scale, Swatch, draw, fit,
+    limits, text_width,
 };
-use super::density::quantiles;
+use super::density::{UNBOUNDED, quantiles};
 use crate::{Error, Result};
 
 /// One quantity of [`Histograms`].
@@ -40,6 +41,14 @@ impl Histogram {
         (below + 0.5 * equal) / self.values.len() as f64
     }
 
+    /// The part of the values that is drawn: all but one in a thousand at either end, and none that lies four times the
+    /// distance of the quartiles beyond them, for a few such would leave a single bin to all others.
+    fn drawn(&self) -> [f64; 2] {
+        let [low, lower, upper, high] = quantiles(&self.values, None, [0.001, 0.25, 0.75, 0.999]);
+        let reach = 4.0 * (upper - lower);
+        if reach > 0.0 { [low.max(lower - reach), high.min(upper + reach)] } else { [low, high] }
+    }
+
     /// Edges of equal bins from `low` to `high` after Freedman and Diaconis, 2 IQR n^(-1/3) wide; bins of whole numbers
     /// hold as many of them each.
     fn edges(&self, low: f64, high: f64) -> (f64, f64, usize) {
@@ -61,7 +70,7 @@ impl Histogram {
 /// Small panels, one for each [`Histogram`]: what a model predicts for outputs that are no time series.
 ///
 /// The figure above a panel says which part of the draws lies below the observed value: near 0 % or 100 % the model
-/// does not predict it.
+/// does not predict it. Values far from all others are not drawn; a panel says how many lie beyond its ends.
 ///
 /// ```
 /// use brenier_report::{Histogram, Histograms, PictureSize};
@@ -89,6 +98,8 @@ impl Default for Histograms {
 
 /// Room at the sides, for tick labels that reach beyond the panels.
 const SIDE: f64 = 15.0;
+/// How far they do: the panels are 12 points apart.
+const OVERHANG: f64 = 5.0;
 const OPACITY: f64 = 0.45;
 const MARK: Pen = Pen { colour: INK, opacity: 1.0, width: 1.3 };
 
@@ -202,8 +213,8 @@ impl Histograms {
 
 fn draw_histogram(canvas: &mut Canvas, histogram: &Histogram, from: [f64; 2], to: [f64; 2], font: f64) {
     let marks: Vec<f64> = histogram.observed.into_iter().collect();
-    let (low, high) = limits(&histogram.values, None, &marks);
-    let x = Scale::new(low, high, to[0] - from[0], font, 5);
+    let (low, high) = limits(histogram.drawn(), &marks, 0.0, UNBOUNDED);
+    let x = Scale::fitted(low, high, Room { length: to[0] - from[0], overhang: OVERHANG, font }, 5);
     let shown = || histogram.values.iter().copied().filter(|value| x.contains(*value));
     // No bin goes beyond the values, for they may be bounded.
     let ends = (shown().fold(high, f64::min), shown().fold(low, f64::max));
@@ -221,6 +232,7 @@ fn draw_histogram(canvas: &mut Canvas, histogram: &Histogram, from: [f64; 2], to
         let corners = [panel.place([edge(i), height]), panel.place([edge(i + 1), 0.0])];
         canvas.rectangle(corners[0], corners[1], PALETTE[0], OPACITY);
     }
+    let mut free = to[0] - from[0];
     if let Some(observed) = histogram.observed {
         let at = panel.place([observed, 0.0])[0];
         canvas.line(&[[at, from[1]], [at, to[1]]], MARK);
@@ -231,9 +243,15 @@ fn draw_histogram(canvas: &mut Canvas, histogram: &Histogram, from: [f64; 2], to
             share => format!("{share:.0} %"),
         };
         canvas.text(&text, [to[0], from[1] - 0.8 * font], 0.9 * font, Align::Right, false);
+        free -= text_width(&text, 0.9 * font) + font;
+    }
+    let beyond = histogram.values.len() - shown().count();
+    if beyond > 0 {
+        let (text, size) = fit(&format!("{beyond} beyond"), 0.9 * font, free);
+        canvas.text(&text, [from[0], from[1] - 0.8 * font], size, Align::Left, false);
     }
     canvas.line(&[[from[0], to[1]], to], Pen::new(INK, 0.6));
-    panel.ticks_below(canvas, font, true);
+    panel.ticks_below(canvas, font, Labels::Within(OVERHANG));
     let label = x.label(&histogram.name, histogram.unit.as_deref(), font, f64::INFINITY);
     canvas.fitted(&label, [0.5 * (from[0] + to[0]), to[1] + 5.0 + 2.0 * font], font, to[0] - from[0], false);
 }
@@ -271,6 +289,22 @@ mod tests {
             assert!(svg.contains(word), "{word}");
         }
         save("histograms", &svg);
+    }
+
+    #[test]
+    fn a_few_outliers_do_not_hide_the_rest() {
+        let mut values = square_draws(2000);
+        values.extend([-3e4, 800.0, 2e3, 5e3, 9e3, 1e4, 2e4, 3e4]);
+        let [low, high] = Histogram::new("x", values.clone()).drawn();
+        assert!((-7.0..-2.5).contains(&low) && (2.5..7.0).contains(&high), "{low} {high}");
+        let svg = Histograms::new().panel(Histogram::new("x", values.clone())).to_svg(SIZE).unwrap();
+        assert!(svg.contains("8 beyond"), "{svg}");
+        save("histogram_outliers", &svg);
+        // What was observed is seen wherever it lies.
+        let svg = Histograms::new().panel(Histogram::new("x", values).observed(900.0)).to_svg(SIZE).unwrap();
+        assert!(svg.contains("7 beyond") && svg.contains(">800<"), "{svg}");
+        let svg = Histograms::new().panel(Histogram::new("x", square_draws(50))).to_svg(SIZE).unwrap();
+        assert!(!svg.contains("beyond"));
     }
 
     #[test]

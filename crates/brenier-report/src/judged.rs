@@ -1,6 +1,6 @@
 //! Pictures of checks: rank histograms, and where observed values fall in their predictives.
 
-use super::canvas::{FRAME, INK, PALETTE, Panel, Pen, PictureSize, Scale, draw, text_width};
+use super::canvas::{FRAME, INK, Labels, PALETTE, Panel, Pen, PictureSize, Scale, draw, text_width};
 use crate::diagnose::RankHistogram;
 use crate::{Error, Result};
 
@@ -32,8 +32,8 @@ pub fn rank_histogram(histogram: &RankHistogram, size: PictureSize) -> Result<St
             start = end;
         }
         canvas.frame(panel.from, panel.to, Pen::new(INK, 0.6));
-        panel.ticks_below(canvas, FONT, true);
-        panel.ticks_left(canvas, FONT, true);
+        panel.ticks_below(canvas, FONT, Labels::All);
+        panel.ticks_left(canvas, FONT, Labels::All);
         let middle = [0.5 * (left + right), base + 5.0 + 2.1 * FONT];
         canvas.fitted(&["rank of the truth".to_owned()], middle, FONT, right - left, false);
         canvas.fitted(&["pairs".to_owned()], [1.1 * FONT, 0.5 * (top + base)], FONT, base - top, true);
@@ -84,7 +84,7 @@ pub(super) fn intervals(rows: &[Interval], label: &str, width: u32) -> Result<St
             canvas.fitted(name, [6.0 + 0.5 * names, y], FONT, names, false);
         }
         canvas.frame(panel.from, panel.to, Pen::new(INK, 0.6));
-        panel.ticks_below(canvas, FONT, true);
+        panel.ticks_below(canvas, FONT, Labels::All);
         let middle = [0.5 * (left + right), base + 5.0 + 2.1 * FONT];
         canvas.fitted(&[label.to_owned()], middle, FONT, right - left, false);
     }))

@@ -130,20 +130,29 @@ impl<'a> ReportPage<'a> {
 
     fn lead(&self) -> String {
         let subject = &self.check.subject;
-        let method = subject.method.title();
+        let method = with_article(self.method());
         let held_out = self.check.held_out.rows;
         match subject.given.len() {
             0 => format!(
-                "A {method} of {} learned from {} rows, checked with {held_out} others.",
+                "{method} of {} learned from {} rows, checked with {held_out} others.",
                 count(subject.target.len(), "quantity", "quantities"),
                 subject.train_rows
             ),
             given => format!(
-                "A {method} of {} given {}, learned from {} pairs and checked with {held_out} others.",
+                "{method} of {} given {}, learned from {} pairs and checked with {held_out} others.",
                 count(subject.target.len(), "parameter", "parameters"),
                 count(given, "observed value", "observed values"),
                 subject.train_rows
             ),
+        }
+    }
+
+    /// The method's title; what is given nothing is not conditional.
+    fn method(&self) -> &'static str {
+        let title = self.check.subject.method.title();
+        match self.model.given_names().is_empty() {
+            true => title.strip_prefix("conditional ").unwrap_or(title),
+            false => title,
         }
     }
 
@@ -187,7 +196,7 @@ impl<'a> ReportPage<'a> {
             .collect();
         let network = format!("{}; {} parameters", self.model.map().describe(), subject.parameters);
         let mut rows = vec![
-            row("Method", subject.method.title().to_owned() + if subject.joint { ", joint" } else { "" }),
+            row("Method", self.method().to_owned() + if subject.joint { ", joint" } else { "" }),
             row("Target", list(&supports)),
         ];
         if !subject.given.is_empty() {
@@ -246,7 +255,10 @@ impl<'a> ReportPage<'a> {
             dash(),
         ]);
         scores.push(vec![
-            likelihood.baseline_name().to_owned(),
+            match subject.given.is_empty() {
+                true => "a Gaussian".to_owned(),
+                false => likelihood.baseline_name().to_owned(),
+            },
             format!("{:.4}", likelihood.baseline),
             dash(),
         ]);
@@ -318,7 +330,14 @@ impl<'a> ReportPage<'a> {
         let (n, shown) = (names.len(), names.len().min(PAIR_COLUMNS));
         let cut = |values: &[f64]| values[..shown].to_vec();
         let draws = view.draws.chunks_exact(n).flat_map(|row| &row[..shown]).copied().collect();
-        let mut plot = PairPlot::new(&names[..shown]).layer("posterior draws", draws);
+        let unconditional = self.model.given_names().is_empty();
+        let label = if unconditional { "draws" } else { "posterior draws" };
+        let mut plot = PairPlot::new(&names[..shown]).layer(label, draws);
+        for (j, support) in self.model.header().target_transform.supports().take(shown).enumerate() {
+            if let Support::Interval { low, high } | Support::LogInterval { low, high } = support {
+                plot = plot.support(j, low, high);
+            }
+        }
         // Positive parameters are read on logarithmic axes.
         let supports = self.model.header().target_transform.supports().take(shown).enumerate();
         let log: Vec<usize> = supports
@@ -334,7 +353,6 @@ impl<'a> ReportPage<'a> {
             plot = plot.mode(cut(mode));
         }
         let side = (180 + 120 * shown as u32).clamp(320, 900);
-        let unconditional = self.model.given_names().is_empty();
         let of = match unconditional {
             true => view.name.clone(),
             false => format!("the posterior at {}", view.name),
@@ -355,7 +373,7 @@ impl<'a> ReportPage<'a> {
         }
         if mode {
             let mark = if shown == 1 { "; the dashed line" } else { "; the diamond" };
-            caption.push_str(&format!("{mark} is the point of highest density, in the axes' coordinates"));
+            caption.push_str(&format!("{mark} is the point of highest density{}", self.mode_scale()));
         }
         if shown < n {
             caption.push_str(&format!("; the first {shown} of {n} columns"));
@@ -369,21 +387,36 @@ impl<'a> ReportPage<'a> {
         })
     }
 
+    /// On which scale the mode is the highest point, which it is not on others; nothing where there is but one.
+    fn mode_scale(&self) -> String {
+        let supports = || self.model.header().target_transform.supports();
+        let log = supports().any(|support| matches!(support, Support::Log));
+        let bounded = supports().any(|s| matches!(s, Support::Interval { .. } | Support::LogInterval { .. }));
+        let scales = [
+            log.then_some("logarithms of positive columns"),
+            bounded.then_some("bounded columns stretched to the whole line"),
+        ];
+        match scales.into_iter().flatten().collect::<Vec<_>>().join(", ") {
+            none if none.is_empty() => none,
+            scales => format!(" on the map's scale ({scales})"),
+        }
+    }
+
     fn summaries(&self, view: &ObservationView) -> Result<TextTable> {
         let names = self.model.target_names();
         let n = names.len();
         let mut header: Vec<String> = ["", "mean", "sd", "5 %", "median", "95 %"].map(str::to_owned).into();
-        header.extend(view.mode.as_ref().map(|_| "MAP".to_owned()));
+        let mode = if self.mode_scale().is_empty() { "MAP" } else { "MAP on the map's scale" };
+        header.extend(view.mode.as_ref().map(|_| mode.to_owned()));
         header.extend(view.truth.as_ref().map(|_| "truth".to_owned()));
         let rows = names.iter().enumerate().map(|(j, name)| {
             let mut column: Vec<f64> = view.draws.iter().skip(j).step_by(n).copied().collect();
             let own = ColumnSummary::of(&mut column)?;
             let [low, _, median, _, high] = own.quantiles;
             let mut cells = vec![name.clone()];
-            cells.extend([own.mean, own.sd, low, median, high].map(figure));
-            cells.extend(
-                view.mode.iter().chain(&view.truth).filter_map(|point| point.get(j)).map(|&v| figure(v)),
-            );
+            let marks = view.mode.iter().chain(&view.truth).filter_map(|point| point.get(j).copied());
+            let values = [own.mean, own.sd, low, median, high].into_iter().chain(marks);
+            cells.extend(values.map(|value| figure_beside(value, own.sd)));
             Ok(cells)
         });
         Ok(TextTable {
@@ -786,6 +819,27 @@ fn probability(p: f64) -> String {
     if p < 0.001 { "p < 0.001".to_owned() } else { format!("p = {p:.3}") }
 }
 
+/// With the article that it is spoken with.
+fn with_article(name: &str) -> String {
+    // NPE is said letter by letter.
+    let an = name.starts_with(['a', 'e', 'i', 'o', 'u', 'A', 'E', 'I', 'O', 'U']) || name.starts_with("NPE");
+    format!("{} {name}", if an { "An" } else { "A" })
+}
+
+/// As many digits as show a hundredth of the spread `sd` that the value stands beside, at least four.
+fn figure_beside(value: f64, sd: f64) -> String {
+    let (order, finest) = (value.abs().log10().floor(), sd.log10().floor());
+    let digits = order - finest + 3.0;
+    if !(4.5..=17.0).contains(&digits) {
+        return figure(value);
+    }
+    let before = order + 1.0;
+    match (1e-3..1e6).contains(&value.abs()) || (before <= digits && before > 0.0) {
+        true => format!("{value:.*}", (digits - before).max(0.0) as usize),
+        false => format!("{value:.*e}", (digits - 1.0) as usize),
+    }
+}
+
 /// Four significant digits, in powers of ten only where that is shorter.
 fn figure(value: f64) -> String {
     let size = value.abs();
@@ -797,4 +851,31 @@ fn figure(value: f64) -> String {
     }
     let digits = (3 - size.log10().floor() as i32).max(0) as usize;
     format!("{value:.digits$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_the_digits_that_their_spread_asks_for() {
+        let beside = |value: f64, sd: f64| figure_beside(value, sd);
+        assert_eq!(beside(1_700_000_042.25, 100.0), "1700000042");
+        assert_eq!(beside(1_700_000_042.25, 0.5), "1700000042.250");
+        assert_eq!(beside(100.0, 100.0), "100.0");
+        assert_eq!(beside(0.512_345_6, 0.0003), "0.512346");
+        assert_eq!(beside(-1.234_567e-9, 1e-12), "-1.23457e-9");
+        assert_eq!(beside(1.234_567e12, 1e9), "1.23457e12");
+        // Spreads as large as the values, none, and no numbers are as before.
+        for (value, sd) in [(12.5, 20.0), (0.0, 1.0), (3.0, 0.0), (1.0, f64::NAN), (2.5e9, 1e9)] {
+            assert_eq!(beside(value, sd), figure(value));
+        }
+    }
+
+    #[test]
+    fn articles_follow_the_sound() {
+        assert_eq!(with_article("NPE"), "An NPE");
+        assert_eq!(with_article("adaptive transport map"), "An adaptive transport map");
+        assert_eq!(with_article("PCP-Map"), "A PCP-Map");
+    }
 }

@@ -1,10 +1,10 @@
 //! The pair plot: marginal densities on the diagonal, joint densities below it, several samples on top of another.
 
 use super::canvas::{
-    Align, Canvas, Colour, FRAME, INK, PALETTE, PAPER, Panel, Pen, PictureSize, Scale, draw, limits,
-    resampled, text_width, thinned,
+    Align, Canvas, Colour, FRAME, INK, Labels, PALETTE, PAPER, Panel, Pen, PictureSize, Room, Scale, bulk,
+    draw, limits, resampled, text_width, thinned,
 };
-use super::density::{Axis, kernel_density, kernel_density_2d};
+use super::density::{Axis, Smoothed, UNBOUNDED};
 use crate::{Error, Result};
 
 /// One set of samples in a [`PairPlot`].
@@ -22,8 +22,9 @@ pub struct SampleLayer {
 
 /// A matrix of panels, one row and column per quantity.
 ///
-/// The contours bound the smallest regions that hold 50 % and 90 % of the estimated density. On a logarithmic axis
-/// ([`Self::log`]) the densities are those of the logarithm, so that areas in the picture are probabilities there too.
+/// The contours bound the regions of highest estimated density that hold 50 % and 90 % of the samples in the picture. On a
+/// logarithmic axis ([`Self::log`]) the densities are those of the logarithm, so that areas in the picture are
+/// probabilities there too.
 ///
 /// ```
 /// use brenier_report::{PairPlot, PictureSize};
@@ -46,8 +47,11 @@ pub struct PairPlot {
     mode: Option<Vec<f64>>,
     limits: Vec<(usize, f64, f64)>,
     log: Vec<usize>,
+    supports: Vec<(usize, f64, f64)>,
 }
 
+/// How far tick labels may reach beyond a panel; the next one is 6 points away.
+const OVERHANG: f64 = 2.0;
 /// Points of the grids of marginal and joint densities.
 const MARGINAL_POINTS: usize = 256;
 const JOINT_POINTS: usize = 96;
@@ -170,20 +174,38 @@ impl PairPlot {
         self
     }
 
+    /// Says that quantity `column` lies between `low` and `high`, of which one may be infinite: no density crosses them.
+    pub fn support(mut self, column: usize, low: f64, high: f64) -> Self {
+        self.supports.push((column, low, high));
+        self
+    }
+
     /// Draws the plot.
     ///
     /// # Errors
     ///
     /// When samples, units or marks do not have one entry per name, when there is nothing to draw, when a value is
-    /// not finite or, on a logarithmic axis, not positive, when weights are negative or all zero, or when `size` leaves
-    /// no room for the panels.
+    /// not finite, outside its support or, on a logarithmic axis, not positive, when weights are negative or all zero, or
+    /// when `size` leaves no room for the panels.
     pub fn to_svg(&self, size: PictureSize) -> Result<String> {
         self.check()?;
+        let places: Vec<Vec<Vec<f64>>> =
+            self.layers.iter().map(|l| (0..self.names.len()).map(|c| self.column(l, c)).collect()).collect();
+        let layers: Vec<Vec<Smoothed<'_>>> = self
+            .layers
+            .iter()
+            .zip(&places)
+            .map(|(layer, columns)| {
+                let weights = layer.weights.as_deref();
+                let columns = columns.iter().enumerate();
+                columns.map(|(c, values)| Smoothed::new(values, weights, self.bounds(c))).collect()
+            })
+            .collect();
         // Ticks depend on the panels' size and the margins on the ticks' labels: the margins grow until all fit.
         let (mut tick_ems, mut lines) = (0.0, [1, 1]);
         let (layout, scales) = loop {
             let layout = self.layout(size, tick_ems, lines)?;
-            let scales = self.scales(&layout);
+            let scales = self.scales(&layout, &layers);
             let needed =
                 scales.iter().skip(1).map(|s| s.label_room(layout.font)).fold(0.0, f64::max) / layout.font;
             let needed_lines = [(layout.width, 0), (layout.height, 1)].map(|(room, from)| {
@@ -201,7 +223,7 @@ impl PairPlot {
         Ok(draw(size, |canvas| {
             for row in 0..self.names.len() {
                 for column in 0..=row {
-                    self.draw_panel(canvas, &layout, &scales, row, column);
+                    self.draw_panel(canvas, &layout, &scales, &layers, [column, row]);
                 }
             }
             self.draw_legend(canvas, &layout, f64::from(size.width));
@@ -285,6 +307,21 @@ impl PairPlot {
                 column.to_string(),
             );
         }
+        for &(column, low, high) in &self.supports {
+            if column >= n || low >= high || low.is_nan() || high.is_nan() {
+                let got = format!("{low} to {high} for column {column}");
+                return wrong("support in a pair plot", format!("low < high for a column below {n}"), got);
+            }
+            for layer in &self.layers {
+                let mut values = layer.samples.iter().skip(column).step_by(n);
+                if let Some(value) = values.find(|value| !(low..=high).contains(*value)) {
+                    return Err(Error::Domain(format!(
+                        "{:?} has {} = {value}, outside its support from {low} to {high}",
+                        layer.label, self.names[column]
+                    )));
+                }
+            }
+        }
         for &(column, low, high) in &self.limits {
             let log = self.log.contains(&column);
             if column >= n || !(low < high && (high - low).is_finite()) || (log && low <= 0.0) {
@@ -352,7 +389,18 @@ impl PairPlot {
         Ok(Layout { font, beside, left, top, width: panel_width, height: panel_height, gap, legend_font })
     }
 
-    fn scales(&self, layout: &Layout) -> Vec<Scale> {
+    /// Between what the places of `column` lie on its axis.
+    fn bounds(&self, column: usize) -> [f64; 2] {
+        let Some(&(_, low, high)) = self.supports.iter().rev().find(|support| support.0 == column) else {
+            return UNBOUNDED;
+        };
+        match self.log.contains(&column) {
+            true => [low.max(0.0).log10(), high.log10()],
+            false => [low, high],
+        }
+    }
+
+    fn scales(&self, layout: &Layout, layers: &[Vec<Smoothed<'_>>]) -> Vec<Scale> {
         (0..self.names.len())
             .map(|column| {
                 let given = self.limits.iter().rev().find(|limit| limit.0 == column);
@@ -361,23 +409,32 @@ impl PairPlot {
                         let marks: Vec<f64> =
                             self.marks().map(|(_, values)| self.place(column, values[column])).collect();
                         // Each layer counts alike, however many samples it has.
-                        let bounds = self
-                            .layers
-                            .iter()
-                            .map(|l| limits(&self.column(l, column), l.weights.as_deref(), &marks));
-                        bounds.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).expect("there is a layer")
+                        let shown = layers.iter().map(|columns| {
+                            // Where the kernel carries densities beyond the samples.
+                            let (own, room) = (&columns[column], 3.0 * columns[column].bandwidth());
+                            limits(bulk(own.samples(), own.weights()), &marks, room, own.bounds())
+                        });
+                        shown.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).expect("there is a layer")
                     },
                     |&(_, low, high)| (self.place(column, low), self.place(column, high)),
                 );
+                let room = Room { length: layout.width, overhang: OVERHANG, font: layout.font };
                 match self.log.contains(&column) {
-                    true => Scale::logarithmic(low, high, layout.width, layout.font, 5),
-                    false => Scale::new(low, high, layout.width, layout.font, 5),
+                    true => Scale::logarithmic(low, high, room, 5),
+                    false => Scale::fitted(low, high, room, 5),
                 }
             })
             .collect()
     }
 
-    fn draw_panel(&self, canvas: &mut Canvas, layout: &Layout, scales: &[Scale], row: usize, column: usize) {
+    fn draw_panel(
+        &self,
+        canvas: &mut Canvas,
+        layout: &Layout,
+        scales: &[Scale],
+        layers: &[Vec<Smoothed<'_>>],
+        [column, row]: [usize; 2],
+    ) {
         let n = self.names.len();
         let from = [
             layout.left + column as f64 * (layout.width + layout.gap),
@@ -386,22 +443,23 @@ impl PairPlot {
         let to = [from[0] + layout.width, from[1] + layout.height];
         let panel = Panel { from, to, x: &scales[column], y: &scales[row] };
         if row == column {
-            self.draw_marginals(canvas, &panel, column);
+            self.draw_marginals(canvas, &panel, layers, column);
             canvas.line(&[[from[0], to[1]], to], Pen::new(FRAME, 0.6));
         } else {
-            self.draw_joint(canvas, &panel, row, column);
+            self.draw_joint(canvas, &panel, layers, [column, row]);
             canvas.frame(from, to, Pen::new(FRAME, 0.6));
         }
 
         let font = layout.font;
-        panel.ticks_below(canvas, font, row + 1 == n);
+        let labels = |shown: bool| if shown { Labels::Within(OVERHANG) } else { Labels::None };
+        panel.ticks_below(canvas, font, labels(row + 1 == n));
         if row + 1 == n {
             let label = self.label(scales, column, layout, layout.width);
             let at = [0.5 * (from[0] + to[0]), to[1] + 6.0 + 1.9 * font];
             canvas.fitted(&label, at, font, layout.width + layout.gap, false);
         }
         if row != column {
-            panel.ticks_left(canvas, font, column == 0);
+            panel.ticks_left(canvas, font, labels(column == 0));
             if column == 0 {
                 let label = self.label(scales, row, layout, layout.height);
                 // Short labels stand on the line next to the axis.
@@ -412,13 +470,15 @@ impl PairPlot {
     }
 
     /// Densities of all layers on one vertical scale.
-    fn draw_marginals(&self, canvas: &mut Canvas, panel: &Panel<'_>, column: usize) {
+    fn draw_marginals(
+        &self,
+        canvas: &mut Canvas,
+        panel: &Panel<'_>,
+        layers: &[Vec<Smoothed<'_>>],
+        column: usize,
+    ) {
         let axis = Axis { low: panel.x.low, high: panel.x.high, count: MARGINAL_POINTS };
-        let densities: Vec<Vec<f64>> = self
-            .layers
-            .iter()
-            .map(|layer| kernel_density(&self.column(layer, column), layer.weights.as_deref(), axis))
-            .collect();
+        let densities: Vec<Vec<f64>> = layers.iter().map(|columns| columns[column].density(axis)).collect();
         let peak = densities.iter().flatten().copied().fold(0.0, f64::max);
         if peak > 0.0 {
             for (layer, density) in self.layers.iter().zip(&densities) {
@@ -448,13 +508,18 @@ impl PairPlot {
         }
     }
 
-    fn draw_joint(&self, canvas: &mut Canvas, panel: &Panel<'_>, row: usize, column: usize) {
+    fn draw_joint(
+        &self,
+        canvas: &mut Canvas,
+        panel: &Panel<'_>,
+        layers: &[Vec<Smoothed<'_>>],
+        [column, row]: [usize; 2],
+    ) {
         let n = self.names.len();
         let budget = PICTURE_DOTS / (self.layers.len() * n * (n - 1) / 2);
         let axis = |scale: &Scale| Axis { low: scale.low, high: scale.high, count: JOINT_POINTS };
-        let columns: Vec<[Vec<f64>; 2]> =
-            self.layers.iter().map(|l| [column, row].map(|c| self.column(l, c))).collect();
-        for (layer, [xs, ys]) in self.layers.iter().zip(&columns) {
+        for (layer, columns) in self.layers.iter().zip(layers) {
+            let (xs, ys) = (columns[column].samples(), columns[row].samples());
             let most = budget.min(PANEL_DOTS);
             let shown = match &layer.weights {
                 Some(weights) => resampled(weights, most.min(xs.len())),
@@ -466,10 +531,18 @@ impl PairPlot {
                 }
             }
         }
-        for (layer, [xs, ys]) in self.layers.iter().zip(&columns) {
-            let field = kernel_density_2d(xs, ys, layer.weights.as_deref(), axis(panel.x), axis(panel.y));
-            for (level, width) in field.highest_density_levels(&[0.9, 0.5]).into_iter().zip([0.8, 1.5]) {
-                for contour in field.contours(level) {
+        for (layer, columns) in self.layers.iter().zip(layers) {
+            let (x, y) = (&columns[column], &columns[row]);
+            let field = x.joint(y, axis(panel.x), axis(panel.y));
+            let levels = field.levels_at(x.samples(), y.samples(), x.weights(), &[0.9, 0.5]);
+            for (level, width) in levels.into_iter().zip([0.8, 1.5]) {
+                for mut contour in field.contours(level) {
+                    // Lines between the last point of the grid within a bound and the first beyond it.
+                    for point in &mut contour.points {
+                        for (place, [low, high]) in point.iter_mut().zip([x.bounds(), y.bounds()]) {
+                            *place = place.clamp(low, high);
+                        }
+                    }
                     panel.contour(canvas, &contour, Pen::new(layer.colour, width));
                 }
             }
@@ -488,11 +561,11 @@ impl PairPlot {
         let note_font = 0.85 * font;
         let several = self.names.len() > 1;
         let room = if several { width - layout.left - layout.width - 4.0 * layout.gap } else { width };
-        let long = "lines: 50 % and 90 % of the density";
+        let long = "lines: 50 % and 90 % of the draws";
         let note = match several {
             false => vec![],
             true if text_width(long, note_font) <= room => vec![long],
-            true => vec!["lines: 50 % and 90 %", "of the density"],
+            true => vec!["lines: 50 % and 90 %", "of the draws"],
         };
         let labels = self.layers.iter().map(|l| l.label.as_str()).chain(self.marks().map(|(m, _)| m.label()));
         let widths = labels.map(|l| text_width(l, font) + 2.2 * font);

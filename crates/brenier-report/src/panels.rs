@@ -1,7 +1,10 @@
 //! Panels side by side, one per observation: draws of two quantities over contour lines of their exact density.
 
-use super::canvas::{Align, INK, PALETTE, Panel, Pen, PictureSize, Scale, draw, limits, text_width, thinned};
-use super::density::{Axis, Field};
+use super::canvas::{
+    Align, INK, Labels, PALETTE, Panel, Pen, PictureSize, Room, Scale, bulk, draw, limits, text_width,
+    thinned,
+};
+use super::density::{Axis, Field, UNBOUNDED};
 use crate::{Error, Result};
 
 /// One observation: its title, the draws given it and, where known, the exact density.
@@ -35,6 +38,8 @@ pub struct ConditionalPanels<'a> {
     limits: Option<[[f64; 2]; 2]>,
 }
 
+/// How far tick labels may reach towards the next panel.
+const OVERHANG: f64 = 4.0;
 const GRID_POINTS: usize = 161;
 const PANEL_DOTS: usize = 1500;
 const MASSES: [f64; 3] = [0.5, 0.9, 0.99];
@@ -115,8 +120,8 @@ impl<'a> ConditionalPanels<'a> {
                     }
                 }
                 canvas.frame(panel.from, panel.to, Pen::new(INK, 0.6));
-                panel.ticks_below(canvas, font, true);
-                panel.ticks_left(canvas, font, i == 0);
+                panel.ticks_below(canvas, font, Labels::Within(OVERHANG));
+                panel.ticks_left(canvas, font, if i == 0 { Labels::All } else { Labels::None });
                 let middle = start + 0.5 * width;
                 canvas.fitted(
                     std::slice::from_ref(&content.title),
@@ -179,11 +184,12 @@ impl<'a> ConditionalPanels<'a> {
         let [low, high] = self.limits.map_or_else(
             || {
                 let samples = self.panels.iter().flat_map(|p| p.samples.iter().skip(axis).step_by(2));
-                limits(&samples.copied().collect::<Vec<f64>>(), None, &[]).into()
+                let samples: Vec<f64> = samples.copied().collect();
+                limits(bulk(&samples, None), &[], 0.0, UNBOUNDED).into()
             },
             |given| given[axis],
         );
-        Scale::new(low, high, room, font, 5)
+        Scale::fitted(low, high, Room { length: room, overhang: OVERHANG, font }, 5)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Posterior predictive time series: bands of many simulated paths, a few of them, and what was observed.
 
 use super::canvas::{
-    Canvas, Colour, INK, Legend, PALETTE, Panel, Pen, PictureSize, Scale, Swatch, clipped, draw, span,
-    thinned,
+    Canvas, Colour, INK, Labels, Legend, PALETTE, Panel, Pen, PictureSize, Scale, Swatch, clipped, draw,
+    span, thinned,
 };
 use super::density::quantiles;
 use crate::{Error, Result};
@@ -174,8 +174,9 @@ impl PredictivePlot {
                 let panel = Panel { from: [left, from], to: [right, from + each], x: &x, y: &scales[i] };
                 self.draw_panel(canvas, &panel, series, bands, &labels);
                 canvas.frame(panel.from, panel.to, Pen::new(INK, 0.6));
-                panel.ticks_below(canvas, font, i + 1 == self.series.len());
-                panel.ticks_left(canvas, font, true);
+                let last = i + 1 == self.series.len();
+                panel.ticks_below(canvas, font, if last { Labels::All } else { Labels::None });
+                panel.ticks_left(canvas, font, Labels::All);
                 let label = scales[i].label(&series.name, series.unit.as_deref(), font, f64::INFINITY);
                 canvas.fitted(&label, [1.1 * font, from + 0.5 * each], font, each, true);
             }

@@ -158,7 +158,7 @@ fn completed(
     let (count, n) = (views.len(), model.target_names().len());
     let given: Vec<f64> = views.iter().flat_map(|view| view.given.iter().copied()).collect();
     let draws = model.sample(&given, count, DRAWS, settings.seed, &SampleSettings::default())?;
-    // In the coordinates of the plot's axes, which are logarithmic where the support is.
+    // On the map's scale, where no bound attracts the highest point.
     let how = ModeSettings { units: Units::Standardised, ..ModeSettings::default() };
     let modes = model.mode(&given, count, settings.seed, &how)?;
     for ((view, draws), mode) in views.iter_mut().zip(draws.values.chunks_exact(DRAWS * n)).zip(modes) {

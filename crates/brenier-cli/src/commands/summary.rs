@@ -166,8 +166,9 @@ fn text(names: &[String], summaries: &[DrawSummary]) -> String {
         lines[0].extend(LEVELS.iter().map(|level| format!("{:.0} %", 100.0 * level)));
         lines[0].extend([format!("HPD {:.0} %: from", 100.0 * HPD_MASS), "to".to_owned()]);
         for (name, column) in names.iter().zip(&summary.columns) {
-            let mut line = vec![name.clone(), short(column.mean), short(column.sd)];
-            line.extend(column.quantiles.iter().chain(&column.hpd).map(|&value| short(value)));
+            let mut line = vec![name.clone()];
+            let values = [column.mean, column.sd].into_iter().chain(column.quantiles).chain(column.hpd);
+            line.extend(values.map(|value| short(value, column.sd)));
             lines.push(line);
         }
         text.push_str(&aligned(&lines));
@@ -229,15 +230,19 @@ fn cut(name: &str) -> String {
     }
 }
 
-/// Four significant digits.
-fn short(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".to_owned(),
-        size if (1e-4..1e6).contains(&size) => {
-            let digits = (3 - size.log10().floor() as i32).max(0) as usize;
-            format!("{value:.digits$}")
-        }
-        _ => format!("{value:.3e}"),
+/// As many significant digits as show a hundredth of the column's spread `sd`, at least four.
+fn short(value: f64, sd: f64) -> String {
+    let size = value.abs();
+    if size == 0.0 {
+        return "0".to_owned();
+    }
+    let order = size.log10().floor();
+    let wanted = order - sd.log10().floor() + 3.0;
+    let digits = if (4.0..=17.0).contains(&wanted) { wanted } else { 4.0 };
+    let before = order + 1.0;
+    match (1e-4..1e6).contains(&size) || (before <= digits && before > 0.0) {
+        true => format!("{value:.*}", (digits - before).max(0.0) as usize),
+        false => format!("{value:.*e}", (digits - 1.0) as usize),
     }
 }
 
@@ -271,10 +276,18 @@ x            -1.00
         assert!(many.contains("observation 20 of 23, 101 draws") && !many.contains("observation 21"));
         assert!(many.ends_with("… 3 more observations: --summary=FILE.csv or --json=FILE writes all 23\n"));
         assert_eq!(cut(&"n".repeat(40)).chars().count(), NAME);
-        assert_eq!(
-            [short(1.0), short(-12345.6), short(2e-9), short(0.000123456)].join(" "),
-            "1.000 -12346 2.000e-9 0.0001235"
-        );
+        let figures = [1.0, -12345.6, 2e-9, 0.000123456].map(|value| short(value, value.abs()));
+        assert_eq!(figures.join(" "), "1.000 -12346 2.000e-9 0.0001235");
+        assert_eq!([short(0.0, 1.0), short(1.5, 0.0), short(1.5, f64::NAN)].join(" "), "0 1.500 1.500");
+    }
+
+    #[test]
+    fn a_small_spread_beside_a_large_mean_is_seen() {
+        let values: Vec<f64> = (0..=100).map(|i| 1.7e9 + f64::from(i)).collect();
+        let text = text(&names(&["t"]), &[DrawSummary::of(&values, 1).unwrap()]);
+        assert!(text.contains("1700000050.0  29.30  1700000005.0"), "{text}");
+        assert_eq!(short(1.7e9, 1e8), "1.700e9");
+        assert_eq!(short(-0.5, 1e-6), "-0.50000000");
     }
 
     #[test]

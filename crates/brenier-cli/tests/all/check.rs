@@ -161,6 +161,33 @@ fn draws_of_any_program_are_judged() {
     refuse(here, "calibrate two.csv uneven.csv --target z", 2, &["z"]);
 }
 
+#[test]
+fn the_page_says_what_its_mode_is_and_fits_its_words_to_the_model() {
+    let folder = folder();
+    let here = folder.path();
+    let mut text = String::from("p,y\n");
+    for i in 0..400 {
+        let y = (f64::from(i) * 0.618).fract();
+        writeln!(text, "{:.6},{y:.6}", 0.02 + 0.9 * (0.7 * y + 0.3 * (f64::from(i) * 0.755).fract()))
+            .unwrap();
+    }
+    fs::write(here.join("p.csv"), text).unwrap();
+    let page = |fit: &str| {
+        succeed(here, &format!("fit p.csv --method gaussian {fit} --out g.brenier"));
+        run(here, "report g.brenier p.csv --draws 99 --out g.html");
+        fs::read_to_string(here.join("g.html")).unwrap()
+    };
+    let plain = page("--target p --given y");
+    assert!(plain.contains("A conditional Gaussian of one parameter") && plain.contains("posterior draws"));
+    assert!(plain.contains("is the point of highest density.") && plain.contains(">MAP<"));
+    let bounded = page("--target p --given y --support p=interval(0,1)");
+    assert!(bounded.contains("bounded columns stretched to the whole line"));
+    assert!(bounded.contains(">MAP on the map&#39;s scale<"));
+    let unconditional = page("--target p,y");
+    assert!(unconditional.contains("A Gaussian of 2 quantities") && unconditional.contains(">a Gaussian<"));
+    assert!(!unconditional.contains("posterior draws"));
+}
+
 /// The page of `brenier report` in headless Chromium: no console messages, no requests beyond the file, words for every
 /// picture. Skipped, with a message, where there is no Chromium, unless BRENIER_REQUIRE_CHROMIUM is set.
 #[test]

@@ -1,5 +1,6 @@
 //! Tests of `canvas`.
 
+use super::super::density::UNBOUNDED;
 use super::*;
 
 fn texts(low: f64, high: f64) -> Vec<String> {
@@ -18,7 +19,8 @@ fn ticks_are_round_numbers() {
 }
 
 fn log_texts(low: f64, high: f64) -> Vec<String> {
-    let scale = Scale::logarithmic(low.log10(), high.log10(), 300.0, 8.0, 6);
+    let room = Room { length: 300.0, overhang: f64::INFINITY, font: 8.0 };
+    let scale = Scale::logarithmic(low.log10(), high.log10(), room, 6);
     for (place, text) in &scale.ticks {
         if let Ok(value) = text.parse::<f64>() {
             let value = value * 10f64.powi(scale.exponent);
@@ -56,8 +58,61 @@ fn resampling_follows_the_weights() {
 #[test]
 fn limits_are_never_empty() {
     for value in [0.0, 1.0, -3e9, 1e-300, 1e300] {
-        let (low, high) = limits(&[value], None, &[]);
+        let (low, high) = limits([value; 2], &[], 0.0, UNBOUNDED);
         assert!(low < value && value < high && high.is_finite());
+    }
+}
+
+#[test]
+fn a_small_spread_is_no_constant() {
+    let (low, high) = limits([1.7e9 - 300.0, 1.7e9 + 300.0], &[], 0.0, UNBOUNDED);
+    assert!((low - 1.7e9 + 336.0).abs() < 1e-3 && (high - 1.7e9 - 336.0).abs() < 1e-3, "{low} {high}");
+    let (low, high) = span([1.7e9, 1.7e9 + 0.1].into_iter(), false);
+    assert!(high - low < 0.2, "{low} {high}");
+    // Rounding is.
+    let (low, high) = limits([0.1 + 0.2, 0.3], &[], 0.0, UNBOUNDED);
+    assert!(high - low > 0.05);
+}
+
+#[test]
+fn limits_leave_room_but_not_beyond_bounds() {
+    assert_eq!(limits([0.0, 1.0], &[], 0.5, UNBOUNDED), (-0.5, 1.5));
+    assert_eq!(limits([0.0, 1.0], &[], 0.5, [-0.25, f64::INFINITY]), (-0.27, 1.5));
+    assert_eq!(limits([0.0, 1.0], &[2.0], 0.0, [0.0, 1.0]), (-0.04, 2.04));
+}
+
+#[test]
+fn large_numbers_that_differ_little_share_an_offset() {
+    let scale = Scale::new(1.7e9 - 340.0, 1.7e9 + 340.0, 1e3, 8.0, 4);
+    let texts: Vec<&str> = scale.ticks.iter().map(|(_, text)| text.as_str()).collect();
+    assert_eq!(texts, ["−200", "0", "200"]);
+    assert!(scale.ticks.iter().all(|(value, text)| {
+        text.replace('−', "-").parse::<f64>().is_ok_and(|label| (value - 1.7e9 - label).abs() < 1e-6)
+    }));
+    assert_eq!(scale.label("t", Some("s"), 8.0, 1e3), ["t (+ 1.7×10⁹ s)"]);
+    let scale = Scale::new(-0.5 - 1e-6, -0.5 + 1e-6, 1e3, 8.0, 4);
+    assert_eq!(scale.label("x", None, 8.0, 1e3), ["x (×10⁻⁶ − 0.5)"]);
+    assert_eq!(written_out(1_700_012_000.0), "1.700012×10⁹");
+    assert_eq!(written_out(0.1 + 0.2), "0.3");
+    assert_eq!(written_out(12_300.0), "12300");
+}
+
+#[test]
+fn labels_neither_vanish_nor_reach_into_the_next_panel() {
+    let room = Room { length: 80.0, overhang: 2.0, font: 10.0 };
+    for (low, high) in [
+        (11_990.0, 12_680.0),
+        (0.000_68, 0.001_31),
+        (0.499_1, 0.500_9),
+        (90_000.0, 111_000.0),
+        (-4.9, 5.1),
+        (1.7e9 - 340.0, 1.7e9 + 340.0),
+        (-1.3e5, -0.7e5),
+        (12.34, 12.36),
+        (0.0, 1.0),
+    ] {
+        let scale = Scale::fitted(low, high, room, 5);
+        assert!(scale.labels_within(room) >= 2 && scale.labels_fit(room), "{low} {high}: {:?}", scale.ticks);
     }
 }
 

@@ -80,6 +80,55 @@ fn one_quantity_and_many_are_drawn() {
 }
 
 #[test]
+fn modes_and_bounds_are_drawn() {
+    let noise = square_draws(8000);
+    let pairs = || noise.chunks_exact(4);
+    let four: Vec<f64> =
+        pairs().flat_map(|v| [4.0 * v[2].signum() + 0.3 * v[0], 4.0 * v[3].signum() + 0.3 * v[1]]).collect();
+    save("pairs_four", &PairPlot::new(["a", "b"]).layer("four modes", four).to_svg(SIZE).unwrap());
+    let ring: Vec<f64> = pairs()
+        .flat_map(|v| {
+            let scale = (2.5 + 0.05 * v[0]) / v[1].hypot(v[2]);
+            [scale * v[1], scale * v[2]]
+        })
+        .collect();
+    save("pairs_ring", &PairPlot::new(["a", "b"]).layer("ring", ring).to_svg(SIZE).unwrap());
+    let times: Vec<f64> = pairs().flat_map(|v| [1.7e9 + 100.0 * v[0], v[1]]).collect();
+    let svg = PairPlot::new(["t", "b"]).units(["s", ""]).layer("times", times).to_svg(SIZE).unwrap();
+    assert!(svg.contains("t (+ 1.7×10⁹ s)") && svg.contains(">200<"));
+    save("pairs_times", &svg);
+
+    // Uniform and exponential, on a linear and a logarithmic axis: no line crosses a bound.
+    let values: Vec<f64> =
+        pairs().flat_map(|v| [0.5 + 0.5 * v[0].tanh(), (0.5 + v[1].sin()).max(0.01)]).collect();
+    let plot = PairPlot::new(["p", "q"]).layer("bounded", values).limits(0, -1.0, 2.0).log([1]);
+    let plot = plot.support(0, 0.0, 1.0).support(1, 0.01, f64::INFINITY);
+    let svg = plot.to_svg(SIZE).unwrap();
+    save("pairs_bounded", &svg);
+    let lines: Vec<Vec<f64>> = svg
+        .lines()
+        .filter(|line| line.contains("polyline") && line.contains("#0072B2"))
+        .map(|line| {
+            let points = line.split("points=\"").nth(1).unwrap().split('"').next().unwrap();
+            points.split_whitespace().map(|p| p.split(',').next().unwrap().parse().unwrap()).collect()
+        })
+        .collect();
+    // All but the two marginals, whose lines run along the whole axis.
+    let ends = |line: &[f64]| {
+        (line.iter().copied().fold(f64::INFINITY, f64::min), line.iter().copied().fold(0.0, f64::max))
+    };
+    let (left, right) = ends(&lines[0]);
+    let joint = lines.iter().map(|line| ends(line)).filter(|(from, to)| *to < right && *from > left);
+    let (low, high) = (left + (right - left) / 3.0, left + (right - left) * 2.0 / 3.0);
+    let joint: Vec<(f64, f64)> = joint.collect();
+    assert!(joint.len() >= 2, "{joint:?}");
+    assert!(
+        joint.iter().all(|(from, to)| *from >= low - 0.02 && *to <= high + 0.02),
+        "{joint:?} {low} {high}"
+    );
+}
+
+#[test]
 fn degenerate_samples_give_readable_coordinates() {
     let constant: Vec<f64> = (0..100).flat_map(|i| [7.0, f64::from(i)]).collect();
     for samples in [vec![1.0, 2.0], constant, vec![0.0; 20], vec![1e300, -1e300]] {
@@ -104,6 +153,9 @@ fn mistakes_are_named() {
     assert!(text(log(vec![1.0, 2.0, 1.0, 0.0])).contains("sample 2 of \"d\" has b = 0"));
     assert!(text(log(vec![1.0, 2.0]).truth([-1.0, -1.0])).contains("truth of b is -1"));
     assert!(text(log(vec![1.0, 2.0]).log([2])).contains("below 2"));
+    let support = |low, high| plot.clone().layer("d", vec![1.0; 4]).support(1, low, high);
+    assert!(text(support(2.0, 3.0)).contains("b = 1, outside its support from 2 to 3"));
+    assert!(text(support(3.0, 2.0)).contains("low < high"));
     let tiny = plot.layer("d", vec![1.0; 4]).to_svg(PictureSize { width: 30, height: 30 });
     assert!(tiny.unwrap_err().to_string().contains("30 × 30"));
 }
