@@ -290,6 +290,20 @@ impl Support {
         }
     }
 
+    /// The bound that x, which lies inside, has reached as nearly as the digits of a number can tell: within 2⁻⁵² of the
+    /// interval's width or of the bound itself; for positive numbers without bounds, where numbers begin and end.
+    pub(crate) fn reached(&self, x: f64) -> Option<String> {
+        let near = |bound: f64, width: f64| (x - bound).abs() <= f64::EPSILON * width.max(bound.abs());
+        let (low, high, width) = match *self {
+            Self::Real => return None,
+            Self::Log if x < f64::MIN_POSITIVE => return Some("0".to_owned()),
+            Self::Log => return (x >= f64::MAX).then(|| "infinity".to_owned()),
+            Self::Interval { low, high } => (low, high, high - low),
+            Self::LogInterval { low, high } => (low, high, 0.0),
+        };
+        [low, high].into_iter().find(|&bound| near(bound, width)).map(exact::text)
+    }
+
     /// Why [`forward`](Self::forward) refused x, and what to do about it.
     pub(super) fn refusal(&self, x: f64) -> String {
         if x.is_nan() {
