@@ -57,6 +57,7 @@ pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
             .map_err(|error| observed.failed(error))?;
         drop(waiting);
         report_unsolved(&found.unsolved, count, &settings)?;
+        warn_of_empty(found.summaries.iter().map(|summary| summary.draws));
         return summary.write(model.target_names(), &found.summaries, arguments.seed);
     }
     let draws = model
@@ -64,6 +65,9 @@ pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
         .map_err(|error| observed.failed(error))?;
     report_unsolved(&draws.unsolved, count, &settings)?;
     let drawn = draws.observation.len();
+    let mut counts = vec![0; observed.count];
+    draws.observation.iter().for_each(|&o| counts[o as usize] += 1);
+    let empty = warn_of_empty(counts.into_iter());
 
     let summaries = match &summary {
         Some(_) => draws.summaries(model.target_names().len(), observed.count)?,
@@ -76,7 +80,9 @@ pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
     data::write(&target, &table(&model, &observed, draws, &extras)?)?;
     drop(waiting);
     let drawn = output::count(drawn, "draw");
-    output::wrote(&format!("{drawn} at {}", output::count(observed.count, "observation")), &target);
+    let observations = output::count(observed.count, "observation");
+    let of = if empty > 0 { format!("{} of ", observed.count - empty) } else { String::new() };
+    output::wrote(&format!("{drawn} at {of}{observations}"), &target);
     match &summary {
         Some(summary) => summary.write(model.target_names(), &summaries, arguments.seed),
         None => Ok(()),
@@ -99,6 +105,24 @@ fn report_unsolved(unsolved: &[f64], asked: usize, settings: &SampleSettings) ->
     }
     output::warning(&format!("{what} and are left out; --strict makes this an error"));
     Ok(())
+}
+
+/// Warns of the observations at which no draw is left, by the number of `draws` at each, and counts them.
+fn warn_of_empty(draws: impl Iterator<Item = usize>) -> usize {
+    const NAMED: usize = 5;
+    let empty: Vec<String> = draws
+        .enumerate()
+        .filter(|(_, draws)| *draws == 0)
+        .map(|(observation, _)| (observation + 1).to_string())
+        .collect();
+    let list = empty[..empty.len().min(NAMED)].join(", ");
+    match empty.len() {
+        0 => {}
+        1 => output::warning(&format!("observation {list} has no draws")),
+        few if few <= NAMED => output::warning(&format!("observations {list} have no draws")),
+        many => output::warning(&format!("observations {list} and {} more have no draws", many - NAMED)),
+    }
+    empty.len()
 }
 
 /// Joint draws: target and given columns, then the further ones.

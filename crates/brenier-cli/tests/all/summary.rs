@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use crate::common::{SMALL, folder, numbers, refuse, run, succeed};
+use crate::common::{SMALL, folder, numbers, refuse, run, stderr, succeed};
 
 #[test]
 fn a_summary_is_that_of_the_draws() {
@@ -77,6 +77,70 @@ fn a_summary_is_that_of_the_draws() {
     refuse(here, &format!("{at} --summary=s.xyz"), 2, &["s.xyz"]);
     refuse(here, "sample m.brenier --given obs.csv -n 1 --summary", 2, &["-n", "at least 2"]);
     assert_eq!(run(here, &format!("{at} --json")).status.code(), Some(2));
+}
+
+/// One observation among three at which no draw can be computed: the others are answered, with the same exit code in every
+/// command.
+#[test]
+fn an_observation_without_draws_does_not_lose_the_others() {
+    let folder = folder();
+    let here = folder.path();
+    succeed(here, &format!("fit data.csv {SMALL} --out m.brenier"));
+    fs::write(here.join("obs.csv"), "y1,y2\n0.5,-0.25\n1e30,1e30\n-0.4,0.2\n").unwrap();
+    let at = "sample m.brenier --given obs.csv -n 50";
+    let drawn = run(here, &format!("{at} --out d.csv"));
+    assert_eq!(drawn.status.code(), Some(0), "{}", stderr(&drawn));
+    assert!(stderr(&drawn).contains("100 draws at 2 of 3 observations written"), "{}", stderr(&drawn));
+    for flags in ["--summary=s.csv --json=s.json", "--summary=t.csv --out e.csv"] {
+        let summed = run(here, &format!("{at} {flags}"));
+        assert_eq!(summed.status.code(), Some(0), "{}", stderr(&summed));
+        for part in ["50 of 150 draws could not be solved", "observation 2 has no draws"] {
+            assert!(stderr(&summed).contains(part), "{part}: {}", stderr(&summed));
+        }
+    }
+    let rows = numbers(&fs::read_to_string(here.join("s.csv")).unwrap());
+    assert!(rows.len() == 3 && rows[1][1].is_nan() && rows[0][1].is_finite() && rows[2][1].is_finite());
+    assert_eq!(fs::read(here.join("s.csv")).unwrap(), fs::read(here.join("t.csv")).unwrap());
+    let json: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(here.join("s.json")).unwrap()).unwrap();
+    let second = &json["observations"][1];
+    assert!(second["draws"] == 0 && second["columns"][0]["mean"].is_null(), "{second}");
+    // The same of maxima; where there is none at all it is an error.
+    let modes = run(here, "mode m.brenier --given obs.csv --out modes.csv");
+    assert_eq!(modes.status.code(), Some(0), "{}", stderr(&modes));
+    assert!(stderr(&modes).contains("warning: observation 2: no start reached"), "{}", stderr(&modes));
+    assert!(stderr(&modes).contains("2 points written"), "{}", stderr(&modes));
+    let rows = numbers(&fs::read_to_string(here.join("modes.csv")).unwrap());
+    assert!(rows[1][0] == 2.0 && rows[1][1].is_nan() && rows[2][1].is_finite(), "{rows:?}");
+    let text = succeed(here, "mode m.brenier --given obs.csv");
+    assert!(text.contains("observation 2: no maximum") && text.contains("observation 3: max"), "{text}");
+    refuse(here, "mode m.brenier --at y1=1e30,y2=1e30", 1, &["observation 1", "finite density"]);
+    refuse(here, "sample m.brenier --at y1=1e30,y2=1e30 --summary", 1, &["nothing to write"]);
+    refuse(here, "sample m.brenier --at y1=1e30,y2=1e30", 1, &["nothing to write"]);
+}
+
+/// Beta(0.3, 0.3) grows without bound towards 0 and 1: there is no maximum in these units.
+#[test]
+fn a_density_that_grows_towards_a_bound_has_no_mode() {
+    let folder = folder();
+    let here = folder.path();
+    let rows: String = (1..400)
+        .map(|i| {
+            let u = f64::from(i) / 400.0;
+            // Quantiles of a density like p^(−0.7) at both ends.
+            let p = if u < 0.5 { 0.5 * (2.0 * u).powf(3.3) } else { 1.0 - 0.5 * (2.0 - 2.0 * u).powf(3.3) };
+            format!("{p},{}\n", (f64::from(i) * 0.7).sin())
+        })
+        .collect();
+    fs::write(here.join("p.csv"), format!("p,y\n{rows}")).unwrap();
+    succeed(
+        here,
+        "fit p.csv --method gaussian --target p --given y --support p=interval(0,1) --quiet --out p.brenier",
+    );
+    let words = ["observation 1", "of \"p\"", "no maximum", "--density standardised"];
+    refuse(here, "mode p.brenier --at y=0", 1, &words);
+    let text = succeed(here, "mode p.brenier --at y=0 --density standardised");
+    assert!(text.contains("maximum of the density of the standardised variable"), "{text}");
 }
 
 #[test]

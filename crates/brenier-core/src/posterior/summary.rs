@@ -13,7 +13,7 @@ const AT_ONCE: usize = 4_000_000;
 /// Summaries of draws at many observations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summaries {
-    /// One for each observation.
+    /// One for each observation; [`DrawSummary::none`] where no draw could be computed.
     pub summaries: Vec<DrawSummary>,
     /// Residuals of the draws that could not be computed and are left out: see [`Draws::unsolved`].
     pub unsolved: Vec<f64>,
@@ -49,13 +49,17 @@ impl Posterior {
 }
 
 impl Draws {
-    /// Summaries of the draws of each of `observations` observations of `n` target columns.
+    /// Summaries of the draws of each of `observations` observations of `n` target columns; [`DrawSummary::none`] of those that
+    /// have no draws.
     pub fn summaries(&self, n: usize, observations: usize) -> Result<Vec<DrawSummary>> {
         // Observation by observation; of some there may be fewer, where draws were left out.
         let end = |o: usize| self.observation.partition_point(|&own| own as usize <= o);
         (0..observations)
             .into_par_iter()
-            .map(|o| DrawSummary::of(&self.values[o.checked_sub(1).map_or(0, end) * n..end(o) * n], n))
+            .map(|o| match &self.values[o.checked_sub(1).map_or(0, end) * n..end(o) * n] {
+                [] => Ok(DrawSummary::none(n)),
+                own => DrawSummary::of(own, n),
+            })
             .collect()
     }
 }

@@ -36,14 +36,33 @@ impl ColumnSummary {
             });
         }
         values.sort_unstable_by(f64::total_cmp);
-        let mean = values.iter().sum::<f64>() / count as f64;
-        let squares: f64 = values.iter().map(|value| (value - mean) * (value - mean)).sum();
-        let sd = (squares / (count - 1).max(1) as f64).sqrt();
+        let (mean, sd) = moments(values);
         let reach = ((HPD_MASS * count as f64).floor() as usize).min(count - 1);
         let width = |low: usize| values[low + reach] - values[low];
         let low = (0..count - reach).min_by(|&a, &b| width(a).total_cmp(&width(b))).unwrap_or(0);
         let quantiles = LEVELS.map(|level| quantile(values, level));
         Ok(Self { mean, sd, quantiles, hpd: [values[low], values[low + reach]] })
+    }
+}
+
+/// Mean and standard deviation, with N − 1 below, of sorted values. They are divided by powers of two, which changes no digit,
+/// so that neither sums nor squares leave the range of numbers.
+fn moments(values: &[f64]) -> (f64, f64) {
+    let count = values.len();
+    let size = power_of_two(values[0].abs().max(values[count - 1].abs()));
+    let mean = values.iter().map(|value| value / size).sum::<f64>() / count as f64;
+    let deviations = || values.iter().map(|value| value / size - mean);
+    let width = power_of_two(deviations().fold(0.0, |most: f64, deviation| most.max(deviation.abs())));
+    let squares: f64 = deviations().map(|deviation| (deviation / width) * (deviation / width)).sum();
+    let sd = (squares / (count - 1).max(1) as f64).sqrt();
+    (mean * size, sd * width * size)
+}
+
+/// The power of two below `value`, as far as it and its reciprocal are normal numbers; one for zero and infinity.
+fn power_of_two(value: f64) -> f64 {
+    match value > 0.0 && value.is_finite() {
+        true => f64::from_bits(((value.to_bits() >> 52) & 0x7ff).clamp(2, 2044) << 52),
+        false => 1.0,
     }
 }
 
@@ -59,6 +78,13 @@ pub struct DrawSummary {
 }
 
 impl DrawSummary {
+    /// Of no draws at all: every figure of the `width` columns is not a number (null in JSON).
+    pub fn none(width: usize) -> Self {
+        let nothing =
+            ColumnSummary { mean: f64::NAN, sd: f64::NAN, quantiles: [f64::NAN; 5], hpd: [f64::NAN; 2] };
+        Self { draws: 0, columns: vec![nothing; width], correlation: vec![vec![f64::NAN; width]; width] }
+    }
+
     /// Of `values`, rows of `width` numbers.
     pub fn of(values: &[f64], width: usize) -> Result<Self> {
         if width == 0 || !values.len().is_multiple_of(width) {
@@ -160,6 +186,14 @@ mod tests {
         let two = DrawSummary::of(&[1.0, 5.0, 1.0, 7.0], 2).unwrap();
         assert_eq!((two.columns[1].mean, two.columns[1].hpd), (6.0, [5.0, 7.0]));
         assert!((two.columns[1].sd - 2.0_f64.sqrt()).abs() < 1e-12);
+        // Squares of these are no numbers, their moments are.
+        for size in [1e300, 1e-300, 1.0] {
+            let found = DrawSummary::of(&[-size, 1.0, size, 2.0, 0.0, 3.0], 2).unwrap();
+            assert_eq!((found.columns[0].mean, found.columns[0].sd), (0.0, size));
+            near(found.correlation[0][1], 0.5, 1e-12);
+        }
+        let none = DrawSummary::none(2);
+        assert!(none.draws == 0 && none.columns.len() == 2 && none.columns[1].hpd[0].is_nan());
         // A column that does not vary has no correlation.
         assert!(two.correlation[0][1].is_nan() && two.correlation[0][0].is_nan());
         assert!(ColumnSummary::of(&mut []).is_err() && DrawSummary::of(&[1.0, 2.0, 3.0], 2).is_err());
