@@ -103,7 +103,8 @@ pub(crate) fn summary(found: &Check) -> String {
         }
     }
     let baseline = scored.baseline_name();
-    let _ = writeln!(text, "mean NLL, standardised  {:.4}, {baseline}", scored.baseline);
+    let of = if joint { ", target given the rest" } else { "" };
+    let _ = writeln!(text, "mean NLL, standardised  {:.4}, {baseline}{of}", scored.baseline);
     text
 }
 

@@ -50,6 +50,18 @@ fn a_check_prints_its_verdict_first_and_tells_it_by_the_exit_code() {
     succeed(here, &format!("fit data.csv {} --out n.brenier", SMALL.replace("--seed 3", "--seed 4")));
     let both = succeed(here, "check m.brenier held.csv --draws 50 --with n.brenier");
     assert!(both.contains("n.brenier (seed 4)"), "{both}");
+    // A model of other columns is not the table's fault.
+    succeed(
+        here,
+        "fit data.csv --method gaussian --target x1 --given y1..y2 --joint --quiet --out j.brenier",
+    );
+    let other = "check m.brenier held.csv --against j.brenier";
+    refuse(here, other, 2, &["against", "j.brenier is a model of x1"]);
+    assert!(!stderr(&run(here, other)).contains("held.csv"));
+    let joint = succeed(here, "check j.brenier held.csv --draws 50");
+    let last = joint.trim_end().lines().last().unwrap();
+    assert!(last.contains("Gaussian") && last.ends_with(", target given the rest"), "{joint}");
+    assert!(joint.contains("closed form") && !joint.contains("network"), "{joint}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::likelihood::{RowScores, robust};
 use super::pairs::{Chosen, HeldOut};
 use super::{CheckEvent, CheckSettings, Likelihood, Stage, thresholds};
 use crate::diagnose::{C2stSettings, Sample, SlicedSettings, c2st, sliced_wasserstein};
-use crate::map::SampleSettings;
+use crate::map::{Method, SampleSettings};
 use crate::statistics::Estimate;
 use crate::train::{Progress, Stop};
 use crate::{Error, Posterior, Result, Run, TrainingScores};
@@ -152,55 +152,7 @@ impl Learning {
             .map(|p| p.best_valid_nll - training.best_valid_nll);
         let tail: Vec<f64> = history.iter().rev().take(5).map(|p| p.valid_nll).collect();
         let rise = (!tail.is_empty()).then(|| (mean(&tail) - training.best_valid_nll).max(0.0));
-        let cut_short = !matches!(training.stop, Stop::Converged | Stop::ClosedForm);
-        let gaping = |gap: f64| gap > thresholds::GAP.max(2.0 * noise);
-        let (advice, reason) = if let Some(gain) =
-            last_gain.filter(|&gain| cut_short && gain > thresholds::STILL_FALLING)
-        {
-            let ended = match training.stop {
-                Stop::Minutes => "the time budget",
-                Stop::Interrupted => "the user",
-                Stop::Diverged => "a loss that was not finite",
-                _ => "the number of epochs",
-            };
-            let reason = format!(
-                "training was ended by {ended} while the validation NLL still fell, by {gain:.3} in the last fifth of \
-                 the steps"
-            );
-            (Advice::MoreTraining, reason)
-        } else if let Some(gap) = gap.filter(|gap| gaping(gap.mean)) {
-            let reason = format!(
-                "training rows fit better than validation rows by {:.3} nats ({}): the map is overfitting its {} rows, so \
-                 more simulations, or a smaller network, are likelier to help than more training",
-                gap.mean,
-                gap.basis(noise),
-                training.train_rows
-            );
-            (Advice::MoreSimulations, reason)
-        } else if let Some(rise) = rise.filter(|&rise| gaping(rise)) {
-            let reason = format!(
-                "after its best step the validation NLL rose by {rise:.3} nats: training overfits the {} rows, so more \
-                 simulations, or a smaller network, are likelier to help than more training",
-                training.train_rows
-            );
-            (Advice::MoreSimulations, reason)
-        } else {
-            let gap = match gap {
-                Some(gap) => {
-                    format!(
-                        "training and validation rows fit alike (gap {:.3}, {})",
-                        gap.mean,
-                        gap.basis(noise)
-                    )
-                }
-                None => "validation did not get worse after its best step".to_owned(),
-            };
-            let reason = format!(
-                "the validation NLL had settled and {gap}: what is left is the network's, try brenier tune or a wider one"
-            );
-            (Advice::Neither, reason)
-        };
-        Self {
+        let mut found = Self {
             stop: training.stop,
             steps: training.steps,
             best_step: training.best_step,
@@ -209,9 +161,77 @@ impl Learning {
             noise,
             last_gain,
             rise,
-            advice,
-            reason,
+            advice: Advice::Neither,
+            reason: String::new(),
+        };
+        (found.advice, found.reason) = found.advise(model.method(), training.train_rows);
+        found
+    }
+
+    /// What is likelier to help a map of this method, fitted to so many rows, and why.
+    fn advise(&self, method: Method, rows: usize) -> (Advice, String) {
+        let cut_short = !matches!(self.stop, Stop::Converged | Stop::ClosedForm);
+        let ended = match self.stop {
+            Stop::Minutes => "the time budget",
+            Stop::Interrupted => "the user",
+            Stop::Diverged => "a loss that was not finite",
+            Stop::Steps => "the number of steps",
+            _ => "the number of epochs",
+        };
+        // What makes the map smaller, and what larger.
+        let (smaller, larger) = match method {
+            Method::Gaussian => ("", "the method's, try one that is not Gaussian"),
+            Method::Atm => {
+                (", or fewer terms,", "the expansion's, try more terms or a method with a network")
+            }
+            _ => (", or a smaller network,", "the network's, try brenier tune or a wider one"),
+        };
+        let more = if smaller.is_empty() { "another method" } else { "more training" };
+        let gaping = |gap: f64| gap > thresholds::GAP.max(2.0 * self.noise);
+        if cut_short && self.last_gain.is_none() {
+            let reason = format!(
+                "training was ended by {ended} after {} steps, with too few validations to tell whether the validation NLL \
+                 had settled",
+                self.steps
+            );
+            return (Advice::MoreTraining, reason);
         }
+        if let Some(gain) = self.last_gain.filter(|&gain| cut_short && gain > thresholds::STILL_FALLING) {
+            let reason = format!(
+                "training was ended by {ended} while the validation NLL still fell, by {gain:.3} in the last fifth of \
+                 the steps"
+            );
+            return (Advice::MoreTraining, reason);
+        }
+        if let Some(gap) = self.gap.filter(|gap| gaping(gap.mean)) {
+            let reason = format!(
+                "training rows fit better than validation rows by {:.3} nats ({}): the map is overfitting its {rows} rows, \
+                 so more simulations{smaller} are likelier to help than {more}",
+                gap.mean,
+                gap.basis(self.noise),
+            );
+            return (Advice::MoreSimulations, reason);
+        }
+        if let Some(rise) = self.rise.filter(|&rise| gaping(rise)) {
+            let reason = format!(
+                "after its best step the validation NLL rose by {rise:.3} nats: training overfits the {rows} rows, so \
+                 more simulations{smaller} are likelier to help than {more}"
+            );
+            return (Advice::MoreSimulations, reason);
+        }
+        let settled = match self.stop {
+            Stop::ClosedForm => "the fit has a closed form, which more training cannot change,",
+            _ => "the validation NLL had settled",
+        };
+        let gap = match self.gap {
+            Some(gap) => format!(
+                "training and validation rows fit alike (gap {:.3}, {})",
+                gap.mean,
+                gap.basis(self.noise)
+            ),
+            None => "validation did not get worse after its best step".to_owned(),
+        };
+        (Advice::Neither, format!("{settled} and {gap}: what is left is {larger}"))
     }
 }
 
@@ -237,14 +257,15 @@ pub struct Member {
 pub(super) fn check_members(model: &Posterior, others: &[(String, Posterior)]) -> Result<()> {
     for (name, other) in others {
         if other.target_names() != model.target_names() || other.given_names() != model.given_names() {
-            return Err(Error::Columns(format!(
+            let problem = format!(
                 "{name} is a model of {} given {}, the one to check of {} given {}: only models of the same columns, in \
                  the same order, can be compared",
                 other.target_names().join(", "),
                 other.given_names().join(", "),
                 model.target_names().join(", "),
                 model.given_names().join(", "),
-            )));
+            );
+            return Err(Error::setting("against", problem));
         }
     }
     Ok(())
@@ -333,5 +354,52 @@ mod tests {
             "{old}"
         );
         assert!(!old.contains("medians") && !text.contains("estimated"));
+    }
+
+    /// A fit of 1000 rows that ended so, in words.
+    fn advice(stop: Stop, last_gain: Option<f64>, gap: f64, method: Method) -> (Advice, String) {
+        let gap = Gap { mean: gap, median: None, left_out: 0, source: GapSource::SavedModel };
+        let learning = Learning {
+            stop,
+            steps: 40,
+            best_step: 40,
+            epochs: 1.0,
+            gap: Some(gap),
+            noise: 0.01,
+            last_gain,
+            rise: Some(0.0),
+            advice: Advice::Neither,
+            reason: String::new(),
+        };
+        learning.advise(method, 1000)
+    }
+
+    #[test]
+    fn a_fit_that_had_barely_begun_is_not_said_to_have_settled() {
+        let (found, text) = advice(Stop::Steps, None, 0.0, Method::PcpMap);
+        assert_eq!(found, Advice::MoreTraining, "{text}");
+        assert!(text.contains("too few validations to tell") && text.contains("after 40 steps"), "{text}");
+        let (found, text) = advice(Stop::Steps, Some(0.5), 0.0, Method::PcpMap);
+        assert_eq!(found, Advice::MoreTraining);
+        assert!(text.contains("ended by the number of steps") && !text.contains("epochs"), "{text}");
+        assert!(advice(Stop::Epochs, Some(0.5), 0.0, Method::PcpMap).1.contains("the number of epochs"));
+        // One that was told to stop after it had settled, and one that stopped by itself.
+        for stop in [Stop::Steps, Stop::Converged] {
+            let (found, text) = advice(stop, Some(0.0), 0.0, Method::PcpMap);
+            assert!(found == Advice::Neither && text.contains("had settled"), "{text}");
+        }
+        assert_eq!(advice(Stop::Converged, None, 0.0, Method::PcpMap).0, Advice::Neither);
+    }
+
+    #[test]
+    fn a_network_is_spoken_of_only_where_there_is_one() {
+        let (found, text) = advice(Stop::ClosedForm, None, 0.0, Method::Gaussian);
+        assert!(found == Advice::Neither && text.contains("closed form"), "{text}");
+        assert!(!text.contains("network") && !text.contains("settled"), "{text}");
+        let (found, text) = advice(Stop::ClosedForm, None, 0.5, Method::Gaussian);
+        assert!(found == Advice::MoreSimulations && !text.contains("network"), "{text}");
+        let (_, text) = advice(Stop::Converged, None, 0.5, Method::Atm);
+        assert!(text.contains("fewer terms") && !text.contains("network"), "{text}");
+        assert!(advice(Stop::Converged, None, 0.5, Method::Npe).1.contains("a smaller network"));
     }
 }

@@ -14,7 +14,7 @@ use crate::Event;
 use crate::data::Table;
 use crate::diagnose::binomial_tail;
 use crate::map::SampleSettings;
-use crate::simulate::{self, Outcome, SimulateEvent, SimulateSettings, Simulator};
+use crate::simulate::{self, Outcome, SimulateEvent, Simulator};
 use crate::{Error, Posterior, Result, Run};
 
 /// Quantiles of the simulations that are kept.
@@ -53,10 +53,14 @@ pub struct PredictiveOutput {
 pub struct Predictive {
     /// Observations.
     pub observations: usize,
+    /// Observations that are not among them, because more than half of their simulations failed.
+    pub left_out: usize,
     /// Simulations asked for at each.
     pub draws: usize,
-    /// Simulations that failed or found no end.
+    /// Simulations that failed or found no end, at all observations.
     pub failed: usize,
+    /// What became of the first of these.
+    pub failure: Option<String>,
     /// Output by output.
     pub outputs: Vec<PredictiveOutput>,
     /// Observation by observation.
@@ -151,8 +155,8 @@ fn predict(
         _ => None,
     });
     let part = Run::observed(&mut observer).stop(&stop);
-    let how = SimulateSettings { seed: settings.seed, ..SimulateSettings::default() };
-    let Outcome::Complete(simulated) = simulate::run(plan.simulator, &how, Some(&parameters), part)? else {
+    let ended = simulate::run_predictive(plan.simulator, &parameters, settings.seed, part)?;
+    let Outcome::Complete(simulated) = ended else {
         return Err(Error::Numerical("the simulations for the predictive check were interrupted".to_owned()));
     };
     let dim = plan.simulator.prior().dim();
@@ -204,8 +208,10 @@ fn predict(
     }
     Ok(Predictive {
         observations: found.len(),
+        left_out: count - found.len(),
         draws: each,
         failed: simulated.failures.len(),
+        failure: simulated.failures.into_iter().next().map(|first| first.reason),
         outputs,
         rows: found,
     })

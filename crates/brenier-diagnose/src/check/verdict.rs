@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::Check;
-use crate::diagnose::{Calibration, Quantity, RankCheck};
+use crate::diagnose::{Calibration, Quantity, REGRESSION_COLUMNS, RankCheck};
 
 /// Where figures turn into words. Each is explained in `docs/diagnostics.md`.
 pub mod thresholds {
@@ -17,6 +17,9 @@ pub mod thresholds {
     pub const CLEAR: f64 = 0.01;
     /// Fewer pairs than this cannot clear a posterior.
     pub const FEW_PAIRS: usize = 200;
+    /// Fewer pairs than this make no fault of a distance, however clear: most of the box that TARP's points lie in is then
+    /// of a few posteriors.
+    pub const FEW_FOR_TARP: usize = 20;
     /// Held-out NLL above the validation NLL by more than this, in nats a target column, and three standard errors.
     pub const NLL_DIFFERENCE: f64 = 0.05;
     /// Part of the held-out observations outside the training data.
@@ -31,6 +34,8 @@ pub mod thresholds {
     pub const LOG_DET: f64 = 0.05;
     /// Change of a flow's draws when its steps are doubled, in standard deviations.
     pub const STEP_ERROR: f64 = 0.02;
+    /// Part of the simulations from the posterior that may fail.
+    pub const FAILED_SIMULATIONS: f64 = 0.1;
     /// Validation minus training NLL, in nats, that counts as overfitting.
     pub const GAP: f64 = 0.05;
     /// Fall of the validation loss in the last fifth of the steps, in nats, that counts as still learning.
@@ -42,8 +47,9 @@ pub mod thresholds {
 }
 
 use thresholds::{
-    CLEAR, DISAGREEMENT, EXTREME_PART, FEW_PAIRS, LOG_DET, NEGLIGIBLE_DEVIATION, NLL_DIFFERENCE,
-    NORMALISATION, ROUND_TRIP, ROUND_TRIP_BROKEN, SERIOUS_DEVIATION, STEP_ERROR, TOLD_APART,
+    CLEAR, DISAGREEMENT, EXTREME_PART, FAILED_SIMULATIONS, FEW_FOR_TARP, FEW_PAIRS, LOG_DET,
+    NEGLIGIBLE_DEVIATION, NLL_DIFFERENCE, NORMALISATION, ROUND_TRIP, ROUND_TRIP_BROKEN, SERIOUS_DEVIATION,
+    STEP_ERROR, TOLD_APART,
 };
 
 /// Whether to trust a model.
@@ -146,9 +152,10 @@ impl Verdict {
         data(found, &mut findings);
         let joint = found.marginal_calibration.is_some();
         let block = if joint { "target given the rest: " } else { "" };
-        calibration(&found.calibration, &found.subject.target, block, &mut findings);
+        let given = found.subject.given.len();
+        calibration(&found.calibration, &found.subject.target, given, block, &mut findings);
         if let Some(marginal) = &found.marginal_calibration {
-            calibration(marginal, &found.subject.given, "given columns alone: ", &mut findings);
+            calibration(marginal, &found.subject.given, 0, "given columns alone: ", &mut findings);
         }
         likelihood(found, &mut findings);
         certificates(found, &mut findings);
@@ -231,12 +238,24 @@ pub fn quantity_name(quantity: Quantity, names: &[String]) -> String {
     }
 }
 
-fn calibration(found: &Calibration, names: &[String], block: &str, findings: &mut Findings) {
+/// The one of 50 % and 90 % whose region holds the truth more wrongly, and the per cent of pairs in which it does, so that the
+/// figure in a sentence speaks for what the sentence says.
+fn telling(check: &RankCheck) -> (f64, f64) {
+    let [half, most] = [0.5, 0.9].map(|level| (100.0 * level, 100.0 * check.coverage(level)));
+    let off = |(level, share): (f64, f64)| (share - level).abs();
+    if off(half) > off(most) { half } else { most }
+}
+
+/// `given` counts the columns that the target was predicted from.
+fn calibration(found: &Calibration, names: &[String], given: usize, block: &str, findings: &mut Findings) {
     // Half the width of the band in the middle: what could have been seen.
     let visible = found.band.iter().map(|(low, high)| 0.5 * (high - low)).fold(0.0, f64::max);
     let mut quiet = true;
     let mut worst: Vec<&RankCheck> = found.checks.iter().collect();
     worst.sort_by(|a, b| a.adjusted_p_value.total_cmp(&b.adjusted_p_value));
+    let too_few = |check: &RankCheck| {
+        matches!(check.quantity, Quantity::Tarp | Quantity::Predicted) && found.pairs < FEW_FOR_TARP
+    };
     for check in worst {
         if check.adjusted_p_value > found.level {
             continue;
@@ -245,24 +264,26 @@ fn calibration(found: &Calibration, names: &[String], block: &str, findings: &mu
         let deviation = check.deviation();
         let severity = if deviation <= NEGLIGIBLE_DEVIATION {
             Severity::Note
-        } else if deviation > SERIOUS_DEVIATION && check.adjusted_p_value <= CLEAR {
+        } else if deviation > SERIOUS_DEVIATION && check.adjusted_p_value <= CLEAR && !too_few(check) {
             Severity::Bad
         } else {
             Severity::Care
         };
-        let share = 100.0 * check.coverage(0.9);
+        let (level, share) = telling(check);
         let coverage = match check.quantity {
             Quantity::Parameter(_) if check.is_shifted() => {
                 let above = 100.0 * check.above_median();
                 let (side, part) = if above >= 50.0 { ("above", above) } else { ("below", 100.0 - above) };
                 format!("the truth lies {side} the median in {part:.1} % of pairs")
             }
-            Quantity::Parameter(_) => format!("90 % intervals hold the truth in {share:.1} % of pairs"),
+            Quantity::Parameter(_) => {
+                format!("{level:.0} % intervals hold the truth in {share:.1} % of pairs")
+            }
             Quantity::Density => {
-                format!("90 % highest-density regions hold the truth in {share:.1} % of pairs")
+                format!("{level:.0} % highest-density regions hold the truth in {share:.1} % of pairs")
             }
             Quantity::Tarp | Quantity::Predicted => {
-                format!("90 % balls hold the truth in {share:.1} % of pairs")
+                format!("{level:.0} % balls hold the truth in {share:.1} % of pairs")
             }
         };
         let how = if severity == Severity::Note { ", a deviation of no consequence" } else { "" };
@@ -311,12 +332,16 @@ fn calibration(found: &Calibration, names: &[String], block: &str, findings: &mu
         );
     }
     if let Some(explained) = found.explained.filter(|&explained| explained < 0.02) {
+        let regressors = match given > REGRESSION_COLUMNS {
+            true => format!("{REGRESSION_COLUMNS} random mixtures of the {given} given columns"),
+            false => "the given columns".to_owned(),
+        };
         findings.add(
             Severity::Note,
             Topic::Calibration,
             format!(
-                "{block}a regression on the given columns explains {:.1} % of the target's variance, so that no check \
-                 here could tell a model that ignores them",
+                "{block}a regression on {regressors} explains {:.1} % of the target's variance, so that no check \
+                 of calibration could tell a model that ignores them",
                 100.0 * explained
             ),
         );
@@ -499,7 +524,13 @@ fn predictive(found: &Check, findings: &mut Findings) {
         .filter(|output| output.adjusted_p_value <= level)
         .map(|output| format!("{} ({:.0} %)", output.name, 100.0 * output.extreme))
         .collect();
-    if bad.is_empty() {
+    if predictive.observations == 0 {
+        findings.add(
+            Severity::Care,
+            Topic::Predictive,
+            "no observation could be compared with its predictive: too many simulations failed".to_owned(),
+        );
+    } else if bad.is_empty() {
         findings.add(
             Severity::Good,
             Topic::Predictive,
@@ -519,13 +550,21 @@ fn predictive(found: &Check, findings: &mut Findings) {
             ),
         );
     }
-    let asked = predictive.draws * predictive.observations.max(1);
-    if 10 * predictive.failed > asked {
-        findings.add(
-            Severity::Care,
-            Topic::Predictive,
-            format!("{} simulations from the posterior failed", predictive.failed),
-        );
+    if predictive.failed > 0 {
+        let all = predictive.observations + predictive.left_out;
+        let asked = predictive.draws * all;
+        let few = predictive.left_out == 0 && predictive.failed as f64 <= FAILED_SIMULATIONS * asked as f64;
+        let mut text = format!("{} of {asked} simulations from the posterior failed", predictive.failed);
+        if predictive.left_out > 0 {
+            text.push_str(&format!(
+                "; {} of {all} observations, where more than half of them did, are left out",
+                predictive.left_out
+            ));
+        }
+        if let Some(reason) = &predictive.failure {
+            text.push_str(&format!(" (the first: {reason})"));
+        }
+        findings.add(if few { Severity::Note } else { Severity::Care }, Topic::Predictive, text);
     }
 }
 
@@ -584,5 +623,73 @@ fn short(value: f64) -> String {
             format!("{value:.digits$}")
         }
         _ => format!("{value:.1e}"),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::diagnose::{CalibrationSettings, PairDraws, Pairs, calibrate};
+
+    /// What is found of `pairs` truths at the places of `quantile` among the same 99 draws, 1 to 99.
+    fn found(pairs: usize, quantile: impl Fn(f64) -> f64) -> Vec<Finding> {
+        let truth: Vec<f64> =
+            (0..pairs).map(|pair| 100.0 * quantile((pair as f64 + 0.5) / pairs as f64)).collect();
+        let settings = CalibrationSettings { draws: 99, ..CalibrationSettings::default() };
+        let calibration = calibrate(&Pairs::new(&truth, 1, &[], 0).unwrap(), &settings, |range| {
+            let draws = range.flat_map(|_| (1..100).map(f64::from)).collect();
+            Ok(PairDraws { draws, log_densities: None })
+        })
+        .unwrap();
+        let mut findings = Findings(Vec::new());
+        super::calibration(&calibration, &["p".to_owned()], 0, "", &mut findings);
+        findings.0
+    }
+
+    /// Draws too narrow in the middle, while the 90 % intervals hold more than 90 %.
+    #[test]
+    fn a_reason_quotes_the_level_that_speaks_for_it() {
+        // Part 0.3 of the truths in the middle half, 0.64 between it and the middle 92 %.
+        let quantile = |u: f64| match (u - 0.5).abs() {
+            d if d < 0.15 => 0.5 + (u - 0.5) / 0.6,
+            d if d < 0.47 => 0.5 + (u - 0.5).signum() * (0.25 + (d - 0.15) * 0.2 / 0.32),
+            d => 0.5 + (u - 0.5).signum() * (0.45 + (d - 0.47) * 0.05 / 0.03),
+        };
+        let findings = found(1000, quantile);
+        let own = findings.iter().find(|f| f.text.contains("\"p\" is not calibrated")).unwrap();
+        assert!(own.text.contains("draws too narrow"), "{own:?}");
+        assert!(own.text.contains("50 % intervals hold the truth in 30."), "{own:?}");
+    }
+
+    #[test]
+    fn distances_make_no_fault_of_few_pairs() {
+        // Every truth far below all draws: clear in every check.
+        let tarp = |pairs: usize| {
+            let findings = found(pairs, |_| -50.0);
+            let of_tarp = |f: &&Finding| f.text.starts_with("TARP");
+            findings.iter().find(of_tarp).map(|f| f.severity)
+        };
+        assert_eq!(tarp(FEW_FOR_TARP), Some(Severity::Bad));
+        assert_eq!(tarp(FEW_FOR_TARP - 1), Some(Severity::Care));
+    }
+
+    #[test]
+    fn a_regression_on_mixtures_is_called_so() {
+        let text = |given: usize| {
+            let mut calibration = calibrate(
+                &Pairs::new(&[0.5, 1.5], 1, &[], 0).unwrap(),
+                &CalibrationSettings { draws: 1, ..CalibrationSettings::default() },
+                |range| Ok(PairDraws { draws: vec![1.0; range.len()], log_densities: None }),
+            )
+            .unwrap();
+            calibration.explained = Some(0.0);
+            let mut findings = Findings(Vec::new());
+            super::calibration(&calibration, &["p".to_owned()], given, "", &mut findings);
+            let own = findings.0.into_iter().find(|f| f.text.contains("explains 0.0 %"));
+            own.map(|f| f.text).unwrap_or_default()
+        };
+        assert!(text(300).starts_with("a regression on 30 random mixtures of the 300 given columns"));
+        assert!(text(30).starts_with("a regression on the given columns"));
     }
 }

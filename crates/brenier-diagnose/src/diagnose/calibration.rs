@@ -17,6 +17,9 @@
 //! prediction is a ridge regression of the true x on y and y², each pair predicted from the others' folds, so
 //! that truth and draws stay exchangeable; how much it explains is reported, for where it explains nothing the check
 //! is blind to a method that ignores y.
+//!
+//! TARP's random points fill a box whose sides are found from both truths and draws, taken by lot: a box of the truths
+//! alone would know which of the D + 1 is the truth, and refuse right methods where there are few pairs.
 
 use std::ops::Range;
 
@@ -33,7 +36,9 @@ use crate::{Error, Result};
 /// Numbers of draws held at one time.
 const CHUNK_NUMBERS: usize = 4_000_000;
 /// Given columns that enter the regression as they are; more are projected on as many random directions.
-const REGRESSION_COLUMNS: usize = 30;
+pub(crate) const REGRESSION_COLUMNS: usize = 30;
+/// Points, at least, from which the box of TARP's random points is found.
+const BOX_POINTS: usize = 1000;
 /// Folds of the regression.
 const FOLDS: usize = 5;
 /// Random streams of one pair: one for each parameter and these.
@@ -42,6 +47,9 @@ const TARP_STREAM: u64 = 1;
 const PREDICTED_STREAM: u64 = 2;
 const REFERENCE_STREAM: u64 = 3;
 const PARAMETER_STREAM: u64 = 4;
+/// Random streams of all pairs together.
+const MIXING_STREAM: u64 = u64::MAX;
+const BOX_STREAM: u64 = u64::MAX - 1;
 
 /// How [`calibrate`] is run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -281,7 +289,7 @@ pub fn calibrate(
         Ok(draws) if (1..=1_000_000).contains(&draws) => Corridor::new(count, draws, settings.level)?,
         _ => return Err(Error::setting("draws", format!("must be between 1 and 1000000, not {draws}"))),
     };
-    let references = References::new(pairs, settings.seed);
+    let mut references = None;
     let mut rows: Vec<PairRanks> = Vec::with_capacity(count);
     let step = (CHUNK_NUMBERS / (draws * dim)).clamp(1, count);
     let mut start = 0;
@@ -289,10 +297,12 @@ pub fn calibrate(
         let range = start..(start + step).min(count);
         let chunk = draw(range.clone())?;
         check_chunk(&chunk, &range, draws, dim)?;
+        // Found from the first draws, and fixed for all that follow.
+        let references = &*references.get_or_insert_with(|| References::new(pairs, &range, &chunk, settings));
         let ranked = range
             .clone()
             .into_par_iter()
-            .map(|pair| rank_pair(pairs, &references, &chunk, pair, pair - range.start, settings));
+            .map(|pair| rank_pair(pairs, references, &chunk, pair, pair - range.start, settings));
         rows.par_extend(ranked);
         start = range.end;
     }
@@ -324,7 +334,7 @@ pub fn calibrate(
         points: corridor.points(),
         band: corridor.band(),
         checks,
-        explained: references.explained,
+        explained: references.and_then(|references| references.explained),
     })
 }
 
@@ -413,9 +423,9 @@ fn rank_pair(
 
 /// Points that TARP measures distances to.
 struct References {
-    /// Standard deviation of each true parameter, one where it is constant.
+    /// Standard deviation of each parameter, one where it is constant.
     scale: Vec<f64>,
-    /// Smallest and largest true value of each parameter.
+    /// Smallest and largest value of each parameter.
     limits: Vec<(f64, f64)>,
     /// For each pair a prediction of its parameters from its given values.
     predicted: Option<Vec<f64>>,
@@ -423,12 +433,19 @@ struct References {
 }
 
 impl References {
-    fn new(pairs: &Pairs<'_>, seed: u64) -> Self {
+    /// Box and scale from the draws of the first pairs, `range`, and their truths; predictions from all truths.
+    fn new(
+        pairs: &Pairs<'_>,
+        range: &Range<usize>,
+        chunk: &PairDraws,
+        settings: &CalibrationSettings,
+    ) -> Self {
         let (count, dim) = (pairs.count(), pairs.target_dim);
-        let (mean, scale) = moments(pairs.target, dim);
+        let points = by_lot(pairs, range, chunk, settings);
+        let (_, scale) = moments(&points, dim);
         let limits = (0..dim)
             .map(|j| {
-                let values = pairs.target.iter().skip(j).step_by(dim);
+                let values = points.iter().skip(j).step_by(dim);
                 values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &x| (low.min(x), high.max(x)))
             })
             .collect();
@@ -436,8 +453,9 @@ impl References {
         if pairs.given_dim == 0 || count < 4 * FOLDS {
             return Self { scale, limits, predicted: None, explained: None };
         }
-        let standard: Vec<f64> = standardised(pairs.target, &mean, &scale);
-        let mut predicted = predict(&standard, dim, &features(pairs, seed), count);
+        let (mean, deviation) = moments(pairs.target, dim);
+        let standard: Vec<f64> = standardised(pairs.target, &mean, &deviation);
+        let mut predicted = predict(&standard, dim, &features(pairs, settings.seed), count);
         let (mut left, mut all) = (0.0, 0.0);
         for (guess, truth) in predicted.iter().zip(&standard) {
             left += (truth - guess).powi(2);
@@ -445,10 +463,35 @@ impl References {
         }
         let explained = if all > 0.0 { (1.0 - left / all).max(0.0) } else { 0.0 };
         for (place, value) in predicted.iter_mut().enumerate() {
-            *value = mean[place % dim] + scale[place % dim] * *value;
+            *value = mean[place % dim] + deviation[place % dim] * *value;
         }
         Self { scale, limits, predicted: Some(predicted), explained: Some(explained) }
     }
+}
+
+/// [`BOX_POINTS`] or more points, as many of each pair of `range`, each the truth or one of its draws by lot.
+///
+/// The lot does not know which of the D + 1 is the truth. So given these points the truth is still each of the D + 1
+/// with the same probability, in every pair apart from the others, and ranks stay uniform and independent.
+fn by_lot(
+    pairs: &Pairs<'_>,
+    range: &Range<usize>,
+    chunk: &PairDraws,
+    settings: &CalibrationSettings,
+) -> Vec<f64> {
+    let (dim, draws) = (pairs.target_dim, settings.draws);
+    let each = BOX_POINTS.div_ceil(range.len().max(1));
+    let mut rng = stream(settings.seed, BOX_STREAM);
+    let mut points = Vec::with_capacity(range.len() * each * dim);
+    for (place, pair) in range.clone().enumerate() {
+        for _ in 0..each {
+            points.extend_from_slice(match below(draws + 1, &mut rng).checked_sub(1) {
+                Some(draw) => &chunk.draws[(place * draws + draw) * dim..][..dim],
+                None => pairs.target(pair),
+            });
+        }
+    }
+    points
 }
 
 /// Mean and standard deviation of each column, one where it is constant.
@@ -481,7 +524,7 @@ fn features(pairs: &Pairs<'_>, seed: u64) -> Vec<f64> {
     let mut width = dim;
     if dim > REGRESSION_COLUMNS {
         width = REGRESSION_COLUMNS;
-        let mut rng = stream(seed, u64::MAX);
+        let mut rng = stream(seed, MIXING_STREAM);
         let mixing: Vec<f64> = (0..dim * width).map(|_| rng.sample(StandardNormal)).collect();
         let mut mixed = vec![0.0; pairs.count() * width];
         mixed.par_chunks_mut(width).zip(columns.par_chunks(dim)).for_each(|(mixed, row)| {

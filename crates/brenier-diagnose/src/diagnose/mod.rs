@@ -16,6 +16,7 @@ mod special;
 mod wasserstein;
 
 pub use c2st::{C2st, C2stSettings, c2st};
+pub(crate) use calibration::REGRESSION_COLUMNS;
 pub use calibration::{Calibration, CalibrationSettings, PairDraws, Pairs, Quantity, RankCheck, calibrate};
 pub use compare::{ColumnComparison, CompareSettings, Comparison, compare};
 pub use mmd::{Bandwidth, Mmd, MmdTest, MmdTestSettings, mmd, mmd_test};

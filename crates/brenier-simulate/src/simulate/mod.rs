@@ -37,7 +37,9 @@ pub use lotka_volterra::LotkaVolterra;
 pub(crate) use prior::correlated;
 pub use prior::{Prior, PriorBlock};
 pub use program::{Program, ProgramControl, ProgramSettings};
-pub use run::{FailedRow, Outcome, Shard, SimulateEvent, SimulateSettings, Simulated, merge, run};
+pub use run::{
+    FailedRow, Outcome, Shard, SimulateEvent, SimulateSettings, Simulated, merge, run, run_predictive,
+};
 pub use shallow_water::ShallowWater;
 pub use stream::{Stream, Streams};
 pub use two_moons::TwoMoons;

@@ -19,8 +19,19 @@ use crate::{Error, Result, Run};
 const MAX_ABANDONED: u32 = 10_000;
 /// The same for a row whose parameters are given, which then counts as failed.
 const MAX_REPEATS: u32 = 1000;
+/// The same for a draw of a posterior: one of many, and of a poor posterior many are hopeless.
+const PREDICTIVE_REPEATS: u32 = 20;
 /// Failures, without any success, that end a run: the program is wrong, not the row.
 const HOPELESS: u64 = 20;
+
+/// When a run gives up.
+#[derive(Clone, Copy)]
+struct Patience {
+    /// Draws of a row of given parameters that may be abandoned.
+    repeats: u32,
+    /// Failures, without any success, that end the run.
+    hopeless: u64,
+}
 
 /// Part `index` (from 1) of `count` parts of a table; written `2/8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -184,6 +195,31 @@ pub fn run<S: Simulator + ?Sized>(
     parameters: Option<&Table>,
     run: Run<'_>,
 ) -> Result<Outcome> {
+    let patience = Patience { repeats: MAX_REPEATS, hopeless: HOPELESS };
+    run_with(simulator, settings, parameters, patience, run)
+}
+
+/// Simulates at draws of a posterior, one row each, as [`run`] does with a table of `parameters`, but for two things: a row
+/// that the model abandons 20 times has failed, and however many fail the run goes on. Where draws are hopeless, that is
+/// something to be said about the posterior.
+pub fn run_predictive<S: Simulator + ?Sized>(
+    simulator: &S,
+    parameters: &Table,
+    seed: u64,
+    run: Run<'_>,
+) -> Result<Outcome> {
+    let settings = SimulateSettings { seed, ..SimulateSettings::default() };
+    let patience = Patience { repeats: PREDICTIVE_REPEATS, hopeless: u64::MAX };
+    run_with(simulator, &settings, Some(parameters), patience, run)
+}
+
+fn run_with<S: Simulator + ?Sized>(
+    simulator: &S,
+    settings: &SimulateSettings,
+    parameters: Option<&Table>,
+    patience: Patience,
+    run: Run<'_>,
+) -> Result<Outcome> {
     let dim = simulator.prior().dim();
     let names: Vec<String> = [simulator.prior().names(), simulator.output_names()].concat();
     let width = names.len();
@@ -233,7 +269,7 @@ pub fn run<S: Simulator + ?Sized>(
             return Ok(());
         }
         let first = range.start + block.start as u64;
-        let records = simulate_block(simulator, &streams, first, block.len(), parameters)?;
+        let records = simulate_block(simulator, &streams, first, block.len(), parameters, patience.repeats)?;
         let mut collected = collected.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         for record in records {
             if let Record::Rows { values, .. } = &record {
@@ -245,7 +281,7 @@ pub fn run<S: Simulator + ?Sized>(
             collected.accept(record, range.start, width);
         }
         let failed = collected.failures.len() as u64;
-        if failed >= HOPELESS && succeeded.load(Ordering::Relaxed) == 0 {
+        if failed >= patience.hopeless && succeeded.load(Ordering::Relaxed) == 0 {
             let last = &collected.failures[failed as usize - 1];
             return Err(Error::Domain(format!(
                 "all of the first {failed} rows failed, row {} because: {}",
@@ -325,6 +361,7 @@ fn simulate_block<S: Simulator + ?Sized>(
     first: u64,
     count: usize,
     parameters: Option<&Table>,
+    repeats: u32,
 ) -> Result<Vec<Record>> {
     let (dim, outputs) = (simulator.prior().dim(), simulator.output_names().len());
     let width = dim + outputs;
@@ -354,8 +391,8 @@ fn simulate_block<S: Simulator + ?Sized>(
             match attempt {
                 Attempt::Abandoned => {
                     abandoned[row] += 1;
-                    if parameters.is_some() && round >= MAX_REPEATS {
-                        let reason = format!("the model abandoned it {MAX_REPEATS} times");
+                    if parameters.is_some() && round >= repeats {
+                        let reason = format!("the model abandoned it {repeats} times");
                         results[row] = Some(Attempt::Failed(reason));
                     } else {
                         again.push(row);

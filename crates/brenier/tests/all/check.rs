@@ -9,7 +9,9 @@ use brenier::data::{Pick, Selection, Table};
 use brenier::map::pcp::PcpSettings;
 use brenier::map::{Method, SampleSettings};
 use brenier::report::{Block, ObservationView, Picture, ReportPage, Section};
-use brenier::simulate::{LinearGaussian, Outcome, SimulateSettings, Simulator, TwoMoons, run};
+use brenier::simulate::{
+    Attempt, LinearGaussian, Outcome, Prior, SimulateSettings, Simulator, Stream, TwoMoons, run,
+};
 use brenier::statistics::Estimate;
 use brenier::store::{self, Tensor};
 use brenier::train::TrainSettings;
@@ -163,6 +165,68 @@ fn predictives_and_other_fits_take_part() {
     let against = Against { simulator: None, others: &others };
     let text = check(&own, &held_out, &quick(), against, Run::silent()).unwrap_err().to_string();
     assert!(text.contains("demo is a model of x1 given y"), "{text}");
+}
+
+/// The linear Gaussian model, which fails where θ₁ lies above a limit.
+struct Fragile {
+    inner: LinearGaussian,
+    limit: f64,
+}
+
+impl Simulator for Fragile {
+    fn identity(&self) -> String {
+        "fragile".to_owned()
+    }
+    fn prior(&self) -> &Prior {
+        self.inner.prior()
+    }
+    fn output_names(&self) -> &[String] {
+        self.inner.output_names()
+    }
+    fn simulate(&self, theta: &[f64], rng: &mut Stream, outputs: &mut [f64]) -> brenier::Result<Attempt> {
+        match theta[0] > self.limit {
+            true => Ok(Attempt::Failed("it broke".to_owned())),
+            false => self.inner.simulate(theta, rng, outputs),
+        }
+    }
+}
+
+#[test]
+fn failed_predictive_simulations_are_a_finding_and_not_the_end() {
+    let simulate = |rows, seed| {
+        let settings = SimulateSettings { rows, seed, ..SimulateSettings::default() };
+        match run(&LinearGaussian::default(), &settings, None, Run::silent()).unwrap() {
+            Outcome::Complete(simulated) => simulated.table,
+            Outcome::Interrupted { .. } => unreachable!(),
+        }
+    };
+    let method = Method::Gaussian.defaults();
+    let settings = FitSettings { method, ..FitSettings::default() };
+    let (target, given) = (["theta_1", "theta_2", "theta_3"], ["y_1", "y_2", "y_3", "y_4"]);
+    let model = fitted(simulate(2000, 0), &target, &given, 1, settings);
+    let held_out = simulate(300, 1);
+    let found = |limit: f64| {
+        let fragile = Fragile { inner: LinearGaussian::default(), limit };
+        let against = Against { simulator: Some(&fragile), others: &[] };
+        let settings = CheckSettings { predictive_draws: 40, ..quick() };
+        let found = check(&model, &held_out, &settings, against, Run::silent()).unwrap();
+        let findings = found.verdict.findings.into_iter().filter(|f| f.topic == Topic::Predictive);
+        (found.predictive.unwrap(), findings.collect::<Vec<_>>())
+    };
+    let (predictive, findings) = found(f64::NEG_INFINITY);
+    assert_eq!((predictive.observations, predictive.left_out, predictive.failed), (0, 30, 1200));
+    assert!(findings.iter().all(|f| f.severity == Severity::Care), "{findings:?}");
+    let text = "1200 of 1200 simulations from the posterior failed; 30 of 30 observations";
+    assert!(findings.iter().any(|f| f.text.starts_with(text) && f.text.contains("it broke")), "{findings:?}");
+    let (predictive, findings) = found(0.0);
+    assert!(predictive.observations > 5 && predictive.left_out > 5, "{predictive:?}");
+    let text = format!("{} of 1200 simulations from the posterior failed", predictive.failed);
+    assert!(
+        findings.iter().any(|f| f.text.starts_with(&text) && f.severity == Severity::Care),
+        "{findings:?}"
+    );
+    let (predictive, findings) = found(f64::INFINITY);
+    assert_eq!((predictive.failed, findings.len()), (0, 1));
 }
 
 #[test]

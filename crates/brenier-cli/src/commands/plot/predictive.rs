@@ -5,7 +5,7 @@ use std::path::Path;
 use brenier::data::{ReadOptions, Selection, Table};
 use brenier::map::SampleSettings;
 use brenier::report::{Histogram, Histograms, PredictivePlot, PredictiveSeries};
-use brenier::simulate::{Outcome, SimulateSettings, Simulator, run as simulate};
+use brenier::simulate::{Outcome, Simulator, run_predictive};
 use brenier::{Error, Posterior, Run, StopToken};
 
 use super::{check, point, size, texts, write};
@@ -178,9 +178,8 @@ fn outputs(
     seed: u64,
     stop: &StopToken,
 ) -> Result<Vec<f64>, Failure> {
-    let settings = SimulateSettings { seed, ..SimulateSettings::default() };
     let run = Run::silent().stop(stop);
-    let simulated = match simulate(simulator, &settings, Some(parameters), run)? {
+    let simulated = match run_predictive(simulator, parameters, seed, run)? {
         Outcome::Complete(simulated) => simulated,
         Outcome::Interrupted { .. } => {
             return Err(Failure::Interrupted("stopped before the simulations were done".to_owned()));

@@ -151,6 +151,23 @@ fn given_parameters_replace_the_prior() {
     assert!(simulated.failures[0].reason.contains("abandoned it 1000 times"));
 }
 
+/// The first 40 draws are hopeless: a table would be given up after 20 of them, a predictive is not.
+#[test]
+fn a_predictive_outlives_hopeless_draws() {
+    let never = StopToken::new();
+    let model = Moody::new(0, &never);
+    let names = vec!["theta_1".to_owned(), "theta_2".to_owned()];
+    let values = (0..50).flat_map(|row| [if row < 40 { -0.5 } else { 0.5 }, 0.1]).collect();
+    let parameters = Table::new(names, values).unwrap();
+    let given_up = run(&model, &SimulateSettings::default(), Some(&parameters), Run::silent()).unwrap_err();
+    assert!(given_up.to_string().contains("all of the first"), "{given_up}");
+    model.calls.store(0, Ordering::Relaxed);
+    let simulated = complete(run_predictive(&model, &parameters, 0, Run::silent()).unwrap());
+    assert_eq!((simulated.table.rows(), simulated.failures.len()), (10, 40));
+    assert!(simulated.failures[0].reason.contains("abandoned it 20 times"), "{:?}", simulated.failures[0]);
+    assert_eq!(model.calls.load(Ordering::Relaxed), 40 * 20 + 10);
+}
+
 #[test]
 fn shards_are_checked() {
     for text in ["0/3", "4/3", "1", "a/b", "1/0", "-1/3", ""] {
