@@ -72,7 +72,7 @@ A settings file holds the same settings; a flag overrides it:
   given = \"rest\"
   support = [\"theta1=log\"]
   seed = 7
-  [network]
+  [method]
   feature_width = 128
   [train]
   batch_size = 128
@@ -99,7 +99,7 @@ Examples:
   brenier tune data.csv --target x --given rest --out model.brenier --join
 
 A search space has the shape of a settings file, with lists or ranges in place of values:
-  [network]
+  [method]
   feature_width = [32, 64, 128]
   # of the feature width, down to the number of given columns
   context_width = \"halvings\"

@@ -17,8 +17,11 @@ const METHOD_TABLES: [&str; 3] = ["method", "network", "flow"];
 
 /// Reads the settings; a mistake is one sentence with file, line and key.
 pub(crate) fn read<T: DeserializeOwned + Serialize + Default>(path: &Path) -> Result<T, Failure> {
-    let text = std::fs::read_to_string(path)
+    let bytes = std::fs::read(path)
         .map_err(|source| Failure::Library(Error::io(path, "read the settings", source)))?;
+    let text = String::from_utf8(bytes).map_err(|_| {
+        Failure::Usage(format!("{}: is not text; a settings file is TOML, see --help", path.display()))
+    })?;
     toml::from_str(&text).map_err(|error| {
         let message = error.message().replace('\n', " ");
         let stray = stray_key(&text);

@@ -132,9 +132,10 @@ fn encoded(entries: &[String], encoding: &Encoding) -> Result<Vec<String>, Failu
             found.push(entry.to_owned());
             continue;
         };
+        let text = unquoted(text);
         let level = column
             .level(text)
-            .ok_or_else(|| Failure::Usage(format!("--at {entry}: {}", column.unknown(text.trim()))))?;
+            .ok_or_else(|| Failure::Usage(format!("--at {entry}: {}", column.unknown(text))))?;
         found.extend(
             column
                 .names()
@@ -154,6 +155,12 @@ fn encoded(entries: &[String], encoding: &Encoding) -> Result<Vec<String>, Failu
         ))),
         None => Ok(found),
     }
+}
+
+/// A value without quotation marks around it, which keep its commas.
+fn unquoted(text: &str) -> &str {
+    let text = text.trim();
+    text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text)
 }
 
 /// A column's name without the quotation marks of a selection.

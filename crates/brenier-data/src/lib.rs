@@ -74,6 +74,8 @@ pub use fetch::{FetchEvent, FetchSettings, Fetched, fetch_uci};
 pub use format::{Choice, Decimal, Format, Missing, Output, ReadOptions, read, read_categories, write};
 #[cfg(feature = "files")]
 pub use memory::{Content, take_categories};
+#[cfg(feature = "files")]
+pub use rows::CATEGORIES;
 pub use run::{Event, EventKind, Journal, Observer, Run, Silent, StopToken};
 pub use select::{Pick, Selection, resolve_pair};
 pub use split::{Split, SplitProtocol};

@@ -8,9 +8,11 @@ use super::format::{Choice, Missing, ReadOptions};
 use super::table::{Table, name_problem, short_name};
 use crate::{Error, Result};
 
-/// What to do about text where a number is needed.
+/// What to do about text where a number is needed; [`CATEGORIES`] is the end of it.
 pub(super) const NOT_A_NUMBER: &str = "which is not a number; correct it, choose other columns, or take a given column \
                                        of categories with `categorical`";
+/// The part of it that is no help where columns cannot be chosen, or categories not be read.
+pub const CATEGORIES: &str = "choose other columns, or take a given column of categories with `categorical`";
 
 /// Bytes of such a text, at most.
 pub(super) const LONGEST_LEVEL: usize = 256;
@@ -263,6 +265,11 @@ pub(super) fn guarded<T>(path: &Path, decode: impl FnOnce() -> Result<T>) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_advice_on_text_ends_with_that_on_categories() {
+        assert!(NOT_A_NUMBER.ends_with(CATEGORIES));
+    }
 
     #[test]
     fn halves() {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use brenier::Error;
 use brenier::data::{self, ReadOptions, Selection, Table};
-use brenier::diagnose::{CompareSettings, Comparison, Sample, compare};
+use brenier::diagnose::{C2stSettings, CompareSettings, Comparison, Sample, compare};
 use brenier::report::{DOTS_PER_INCH, PairPlot, PictureFormat, PictureSize, write_picture};
 use serde::Serialize;
 
@@ -31,6 +31,16 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<(), Failure> {
         ..CompareSettings::default()
     };
     let samples = [first.sample(&arguments.first)?, second.sample(&arguments.second)?];
+    let least = C2stSettings::default().folds;
+    for (path, sample) in [&arguments.first, &arguments.second].into_iter().zip(&samples) {
+        if sample.rows() < least {
+            let problem = format!(
+                "has {}; comparing needs at least {least} in each table",
+                output::count(sample.rows(), "row")
+            );
+            return Err(Error::table(path, problem).into());
+        }
+    }
     let waiting = screen::waiting("comparing");
     let found = compare(&samples[0], &samples[1], &settings)?;
     drop(waiting);

@@ -74,7 +74,8 @@ pub(crate) fn fetch_sets(
 fn prepare(arguments: &PrepareArguments) -> Result<(), Failure> {
     let target = output::destination(arguments.out.as_deref());
     output::check_destination(&target)?;
-    let table = read(&arguments.table, &arguments.tables, arguments.drop.as_ref())?;
+    let advice = "or leave the column out with --drop";
+    let table = read(&arguments.table, &arguments.tables, arguments.drop.as_ref(), advice)?;
     let removed = match arguments.max_correlation {
         Some(limit) => correlated_columns(&table, limit)?,
         None => Vec::new(),
@@ -96,8 +97,13 @@ fn prepare(arguments: &PrepareArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// All columns of a table but those of `drop`, which may hold anything.
-fn read(path: &Path, tables: &TableArguments, drop: Option<&Selection>) -> Result<Table, Failure> {
+/// All columns of a table but those of `drop`, which may hold anything; `advice` is for columns of text.
+fn read(
+    path: &Path,
+    tables: &TableArguments,
+    drop: Option<&Selection>,
+    advice: &str,
+) -> Result<Table, Failure> {
     let read = data::read(path, &tables.options(), |names| {
         let dropped = drop.map_or(Ok(Vec::new()), |drop| drop.resolve(names));
         let dropped = dropped.map_err(|error| brenier::Error::table(path, error.to_string()))?;
@@ -106,6 +112,12 @@ fn read(path: &Path, tables: &TableArguments, drop: Option<&Selection>) -> Resul
             return Err(brenier::Error::Columns("--drop leaves no column of the table".to_owned()));
         }
         Ok(kept)
+    });
+    let read = read.map_err(|error| match error {
+        brenier::Error::Table { path, problem } => {
+            brenier::Error::Table { path, problem: problem.replace(data::CATEGORIES, advice) }
+        }
+        other => other,
     })?;
     output::noticed(path, &read);
     Ok(read.table)
@@ -130,11 +142,17 @@ pub(crate) fn parts(arguments: &SplitArguments) -> [PathBuf; 3] {
 
 fn split(arguments: &SplitArguments) -> Result<(), Failure> {
     let outputs = parts(arguments).map(Output::Path);
-    outputs.iter().try_for_each(output::check_destination)?;
+    let folder = arguments.out_prefix.as_deref().and_then(Path::parent);
+    let missing = folder.filter(|folder| !folder.as_os_str().is_empty() && !folder.exists());
+    if missing.is_none() {
+        outputs.iter().try_for_each(output::check_destination)?;
+    }
     if let Some(rows) = &arguments.assignment {
         output::check_writable(rows)?;
     }
-    let table = read(&arguments.table, &arguments.tables, None)?;
+    let advice = "or leave the column out first with brenier data prepare --drop; tables with columns of text cannot be \
+                  split, but brenier fit holds rows of them out itself";
+    let table = read(&arguments.table, &arguments.tables, None, advice)?;
     let split = Split::by(
         arguments.protocol,
         table.rows(),
@@ -142,6 +160,11 @@ fn split(arguments: &SplitArguments) -> Result<(), Failure> {
         arguments.test_fraction,
         arguments.seed,
     )?;
+    // Only now, so that a mistake leaves no folder behind.
+    if let Some(folder) = missing {
+        std::fs::create_dir_all(folder)
+            .map_err(|source| brenier::Error::io(folder, "make the folder", source))?;
+    }
     let parts = [("train", &split.train), ("valid", &split.valid), ("test", &split.test)];
     let mut text = String::new();
     for (output, (name, rows)) in outputs.iter().zip(parts) {

@@ -67,6 +67,18 @@ fn depends(columns: &[String]) -> String {
     }
 }
 
+/// The directions that a reduction keeps of so many columns.
+fn directions(correlations: &[f64], columns: usize) -> String {
+    let kept = output::count(correlations.len(), "direction");
+    match correlations {
+        [first, .., last] => {
+            format!("{kept} of {columns} columns, correlations with the target {first:.3} to {last:.3}")
+        }
+        [only] => format!("{kept} of {columns} columns, correlation with the target {only:.3}"),
+        [] => format!("{kept} of {columns} columns"),
+    }
+}
+
 /// The sizes of the map in one line.
 fn network(model: &Posterior) -> String {
     format!("{}; {} parameters", model.map().describe(), model.map().parameters())
@@ -98,16 +110,7 @@ fn text(model: &Posterior) -> String {
         line("jitter", header.settings.jitter.to_string());
     }
     if let Some(reduction) = header.given_transform.reduction() {
-        let (first, last) =
-            (reduction.correlations()[0], reduction.correlations()[reduction.output_dim() - 1]);
-        line(
-            "reduction",
-            format!(
-                "{} directions of {} columns, correlations with the target {first:.3} to {last:.3}",
-                reduction.output_dim(),
-                reduction.input_dim()
-            ),
-        );
+        line("reduction", directions(reduction.correlations(), reduction.input_dim()));
     }
     if let rules @ [_, ..] = header.settings.exchangeable.as_slice() {
         line("exchangeable", rules.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
@@ -175,5 +178,18 @@ pub(crate) fn validation(model: &Posterior) -> String {
         format!("{user:.4} in your units, {standardised:.4} standardised")
     } else {
         format!("{standardised:.4} standardised (in your units: brenier density)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::directions;
+
+    #[test]
+    fn one_direction_is_not_several() {
+        let one = directions(&[0.951], 20);
+        assert_eq!(one, "1 direction of 20 columns, correlation with the target 0.951");
+        let two = directions(&[0.9, 0.5], 20);
+        assert_eq!(two, "2 directions of 20 columns, correlations with the target 0.900 to 0.500");
     }
 }

@@ -51,11 +51,25 @@ fn split_deals_every_row_once() {
     fs::create_dir(here.join("parts")).unwrap();
     succeed(here, "data split t.csv --test-fraction 0 --out-format npz --out-prefix parts/p");
     assert_eq!(listing(&here.join("parts")).len(), 2);
-    refuse(here, "data split t.csv --out-prefix nowhere/p", 2, &["nowhere"]);
+    // A folder is made where there is none, but not for nothing.
+    succeed(here, "data split t.csv --out-prefix new/er/p");
+    assert_eq!(listing(&here.join("new/er")).len(), 3);
+    refuse(here, "data split none.csv --out-prefix nowhere/p", 2, &["none.csv"]);
+    refuse(here, "data split t.csv --out-prefix t.csv/p", 2, &["t.csv"]);
     refuse(here, "data split t.csv --valid-fraction 0.6 --test-fraction 0.5", 2, &["no rows to train on"]);
     refuse(here, "data split t.csv --protocol sklearn --seed 4294967296", 2, &["seed"]);
     fs::write(here.join("one.csv"), "a\n1\n").unwrap();
     refuse(here, "data split one.csv", 2, &["at least 3", "got 1"]);
+    // Advice that these commands can follow.
+    fs::write(here.join("text.csv"), "a,sex\n1,f\n2,m\n3,f\n").unwrap();
+    for (line, advice) in [
+        ("data split text.csv", "leave the column out first with brenier data prepare --drop"),
+        ("data prepare text.csv", "or leave the column out with --drop"),
+    ] {
+        refuse(here, line, 2, &["text.csv", "sex", advice]);
+        assert!(!stderr(&run(here, line)).contains("--categorical"), "{line}");
+    }
+    assert_eq!(succeed(here, "data prepare text.csv --drop sex"), "a\n1\n2\n3\n");
 }
 
 /// Found by fuzzing: the panic of Parquet's decoder was reported as a mistake of ours, before the error of the file.

@@ -239,3 +239,12 @@ fn tables_without_a_density_are_warned_of_before_the_training() {
     assert!(wide.contains("120 given columns for 150 rows") && wide.contains("--pca 0.99"), "{wide}");
     assert_eq!(stderr(&fit("--target x --given rest --pca 5 --quiet")), "");
 }
+
+#[test]
+fn a_settings_file_that_is_not_text_is_a_mistake_of_the_user() {
+    let folder = folder();
+    let here = folder.path();
+    fs::write(here.join("fit.toml"), [0x50, 0x41, 0x52, 0x31, 0xff, 0xfe, 0x00]).unwrap();
+    let line = format!("fit data.csv {SMALL} --config fit.toml --out m.brenier");
+    refuse(here, &line, 2, &["fit.toml", "not text", "TOML"]);
+}

@@ -178,6 +178,18 @@ fn categories_belong_to_the_model() {
     refuse(here, "sample m.brenier --at group=0,y=0", 2, &["no value for colour"]);
     refuse(here, "sample m.brenier", 2, &["colour=…,group=…,y=…"]);
 
+    // A category with a comma is named in quotation marks, and others may be.
+    let places = colours(60).replace("dark green", "\"green, dark\"");
+    fs::write(here.join("places.csv"), places).unwrap();
+    succeed(
+        here,
+        "fit places.csv --method gaussian --target x --given colour,y --categorical colour --quiet --out g.brenier",
+    );
+    for at in ["colour=\"green, dark\",y=0", "y=0,colour=\"red\""] {
+        let output = brenier(here).args(["sample", "g.brenier", "-n", "2", "--at", at]).output().unwrap();
+        assert!(output.status.success(), "{at}: {}", stderr(&output));
+    }
+
     fs::write(here.join("obs.csv"), "y,group,colour\n0,1,blue\n0.5,0,red\n").unwrap();
     let draws = succeed(here, "sample m.brenier --given obs.csv -n 3");
     assert_eq!(draws.lines().count(), 7, "{draws}");
