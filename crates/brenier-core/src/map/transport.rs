@@ -145,7 +145,12 @@ pub trait TransportMap: fmt::Debug + Send + Sync {
         Certificate::by_differences(self.double(), x, y)
     }
 
-    /// The paths of its points, where the map is a flow.
+    /// Whether draws are integrated, so that a number of steps means something to them.
+    fn takes_steps(&self) -> bool {
+        self.paths().is_some()
+    }
+
+    /// The paths of its points, where the map is a flow along a potential.
     fn paths(&self) -> Option<&dyn Paths> {
         None
     }

@@ -254,7 +254,7 @@ pub fn draw_times(
     let by_steps = |steps| SampleSettings { steps: Some(steps), ..Default::default() };
     let by_tolerance = |tolerance| SampleSettings { tolerance: Some(tolerance), ..Default::default() };
     let map = model.map();
-    let (accuracies, finest): (Vec<(SampleSettings, Option<f64>)>, _) = if map.paths().is_some() {
+    let (accuracies, finest): (Vec<(SampleSettings, Option<f64>)>, _) = if map.takes_steps() {
         let published = PUBLISHED_FLOW_SECONDS.iter();
         (published.map(|&(steps, published)| (by_steps(steps), Some(published))).collect(), by_steps(64))
     } else if map.tolerance(&SampleSettings::default()).is_some() {

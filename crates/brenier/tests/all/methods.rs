@@ -128,7 +128,7 @@ fn every_method_keeps_what_a_map_promises() {
         let means = |settings: SampleSettings| map.draw(&z, &y, &observation, &settings).is_ok();
         let steps = SampleSettings { steps: Some(8), ..Default::default() };
         let tolerance = SampleSettings { tolerance: Some(1e-4), ..Default::default() };
-        assert_eq!(means(steps), map.paths().is_some(), "{name}");
+        assert_eq!(means(steps), map.takes_steps(), "{name}");
         assert_eq!(means(tolerance), map.tolerance(&tolerance).is_some(), "{name}");
     }
 }

@@ -139,8 +139,7 @@ impl ListedMethod for FlowMatchingSettings {
              blocks = [2, 3, 4]\n\
              [train]\n\
              batch_size = [128, 256, 512]\n\
-             learning_rate = [0.004, 0.002, 0.001]\n\
-             weight_decay = [0.0, 0.1, 0.5]\n",
+             learning_rate = [0.004, 0.002, 0.001]\n",
         )],
         candidates: &[Candidate::PLAIN.tried_for(4000)],
         members: 4,
@@ -198,6 +197,10 @@ impl TransportMap for FlowMatching {
         let steps = self.double.settings().evaluation_steps;
         self.single.log_density_at(&narrow(x), &narrow(given), observation, steps, &mut out)?;
         Ok(out)
+    }
+
+    fn takes_steps(&self) -> bool {
+        true
     }
 
     fn scored_rows(&self) -> usize {
