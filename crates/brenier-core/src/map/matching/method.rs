@@ -116,8 +116,8 @@ impl ListedMethod for FlowMatchingSettings {
             SettingInfo {
                 name: "blocks",
                 kind: SettingKind::Whole,
-                help: "residual blocks of two layers each",
-                default: "3",
+                help: "residual blocks of two layers each, 3 by default",
+                default: "",
             },
             SettingInfo {
                 name: "embedding",
@@ -128,14 +128,14 @@ impl ListedMethod for FlowMatchingSettings {
             SettingInfo {
                 name: "evaluation_steps",
                 kind: SettingKind::Whole,
-                help: "Runge-Kutta steps of validation, densities and draws",
-                default: "16",
+                help: "the same, 16 by default",
+                default: "",
             },
         ],
         spaces: &[(
             "default",
             "[method]\n\
-             feature_width = [64, 128, 192]\n\
+             feature_width = [64, 96, 128, 192]\n\
              blocks = [2, 3, 4]\n\
              [train]\n\
              batch_size = [128, 256, 512]\n\

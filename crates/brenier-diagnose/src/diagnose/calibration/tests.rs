@@ -84,9 +84,9 @@ fn the_exact_posterior_passes_at_the_nominal_rate() {
     assert!(alarms.iter().flatten().all(|count| (1..=21).contains(count)), "{alarms:?}");
 }
 
-/// With few pairs too: the points that distances are measured to must not know which of the D + 1 is the truth. With the
-/// box of the truths, 2 pairs were refused 31 % and 5 pairs 8 % of the time at 0.01, TARP alone. Of 400, 4 with
-/// standard deviation 2 are expected.
+/// With few pairs too: the points that distances are measured to must not know which of the D + 1 is the truth. With a box of
+/// the truths alone, TARP refused 20 % of tables of 2 pairs and 8 % of those of 3 at 0.01. Of 400, 4 with standard deviation
+/// 2 are expected.
 #[test]
 fn few_pairs_refuse_the_exact_posterior_no_oftener() {
     for count in [2, 3, 5, 10, 20] {
