@@ -141,7 +141,7 @@ impl ListedMethod for FlowMatchingSettings {
              batch_size = [128, 256, 512]\n\
              learning_rate = [0.004, 0.002, 0.001]\n",
         )],
-        candidates: &[Candidate::PLAIN.tried_for(4000)],
+        candidates: &[Candidate::PLAIN.tried_for(8000)],
         members: 4,
         published_pilots: None,
         check_draws: 200,
