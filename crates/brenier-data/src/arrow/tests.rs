@@ -125,13 +125,13 @@ fn what_is_no_number_is_refused_when_chosen() {
 fn a_file_cut_short_or_damaged_never_panics() {
     for (_, bytes) in FILES {
         for length in 0..bytes.len() {
-            read_any(&bytes[..length]);
+            read_column(&bytes[..length], length);
         }
         for place in 0..bytes.len() {
-            for flip in [0x01, 0xff] {
+            for (turn, flip) in [0x01, 0xff].into_iter().enumerate() {
                 let mut bytes = bytes.to_vec();
                 bytes[place] ^= flip;
-                read_any(&bytes);
+                read_column(&bytes, place + turn);
             }
         }
     }
@@ -139,14 +139,13 @@ fn a_file_cut_short_or_damaged_never_panics() {
     assert!(all(b"ARROW1\0\0").unwrap_err().to_string().contains("not a readable Arrow file"));
 }
 
-/// Reads columns of every kind that a damaged file still has: doubles, decimals, texts, views, a dictionary.
-fn read_any(bytes: &[u8]) {
-    for column in [0, 11, 16, 18, 19] {
-        let _ = read(bytes, |names| {
-            let columns = vec![column.min(names.len().saturating_sub(1))];
-            Ok(Choice { categorical: columns.clone(), columns })
-        });
-    }
+/// Reads a column that a damaged file still has, in turn one of doubles, decimals, texts, views, a dictionary.
+fn read_column(bytes: &[u8], turn: usize) {
+    let column = [0, 11, 16, 18, 19][turn % 5];
+    let _ = read(bytes, |names| {
+        let columns = vec![column.min(names.len().saturating_sub(1))];
+        Ok(Choice { categorical: columns.clone(), columns })
+    });
 }
 
 #[test]
