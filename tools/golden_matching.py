@@ -9,11 +9,8 @@ needs: pip install torch numpy
 The formulas and the names of the tensors are those of docs/methods.md, in double precision. Nothing is differentiated by hand:
 the divergence is the trace of a Jacobian by forward derivatives, gradients in parameters and points are a backward pass.
 """
-import argparse
-import json
 import math
 import sys
-from pathlib import Path
 
 try:
     import torch
@@ -21,8 +18,8 @@ except ImportError:
     sys.exit("golden_matching.py needs PyTorch: pip install torch numpy")
 from torch.func import jacfwd, vmap
 
-COMMITTED = Path(__file__).resolve().parent.parent / "crates/brenier/tests/fixtures"
-TOLERANCE = 1e-10
+from fixtures import main, plain
+
 # More rows than one shard of a training step.
 ROWS = 19
 WAVES = 4
@@ -149,7 +146,6 @@ def compute(name, seed):
     x.requires_grad_()
     density, z, log_det = model.log_density(x, y)
     (gradient,) = torch.autograd.grad(density.sum(), x)
-    plain = lambda value: value.detach().tolist()
     return {
         "kind": "flow_matching",
         "n": n,
@@ -174,44 +170,5 @@ def compute(name, seed):
     }
 
 
-def difference(computed, stored):
-    """The largest difference of two fixtures, each tensor's relative to its largest magnitude."""
-    if isinstance(computed, dict):
-        if computed.keys() != stored.keys():
-            sys.exit(f"the names differ: {sorted(computed.keys() ^ stored.keys())}")
-        return max((difference(computed[key], stored[key]) for key in computed), default=0.0)
-    if isinstance(computed, str):
-        return 0.0 if computed == stored else math.inf
-    one, other = torch.tensor(computed), torch.tensor(stored)
-    if one.shape != other.shape:
-        return math.inf
-    if one.numel() == 0:
-        return 0.0
-    return ((one - other).abs().max() / other.abs().max().clamp(min=1e-300)).item()
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", nargs="?", type=Path, help="where to write the fixtures")
-    parser.add_argument("--check", action="store_true", help="compare the committed fixtures instead of writing")
-    parser.add_argument("--seed", type=int, default=0, help="draw other parameters and points")
-    options = parser.parse_args()
-    if options.check == (options.folder is not None):
-        parser.error("give either a folder to write to or --check")
-    torch.set_default_dtype(torch.float64)
-    torch.set_num_threads(1)
-    for name in FIXTURES:
-        fixture = compute(name, options.seed)
-        if options.check:
-            worst = difference(fixture, json.loads((COMMITTED / f"{name}.json").read_text()))
-            print(f"{name}: largest difference {worst:.1e}")
-            if not worst <= TOLERANCE:
-                sys.exit(f"{name}: values differ by more than {TOLERANCE:.0e}")
-        else:
-            options.folder.mkdir(parents=True, exist_ok=True)
-            (options.folder / f"{name}.json").write_text(json.dumps(fixture))
-            print(options.folder / f"{name}.json")
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, FIXTURES, compute)
