@@ -3,7 +3,12 @@
 //! Estimates are binned first (each sample shares its weight linearly between its neighbouring grid points), so
 //! their cost hardly depends on the number of samples, and the result not at all on threads or hashing.
 
-use crate::statistics::quantile;
+mod bandwidth;
+mod weighted;
+
+pub use bandwidth::{plug_in_bandwidth, silverman_bandwidth};
+pub(super) use weighted::quantiles;
+use weighted::{correlation, effective_count, total, weight};
 
 /// `count` equally spaced points from `low` to `high`, both included; `count` is at least 2.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -369,207 +374,9 @@ pub fn kernel_density_2d(xs: &[f64], ys: &[f64], weights: Option<&[f64]>, x: Axi
 /// No bounds.
 pub const UNBOUNDED: [f64; 2] = [f64::NEG_INFINITY, f64::INFINITY];
 
-/// Silverman's bandwidth 0.9 min(σ, IQR / 1.34) n^(-1/5); zero when all samples are equal.
-///
-/// With weights, σ and the quartiles are weighted and n is the effective number (Σ w)² / Σ w².
-pub fn silverman_bandwidth(samples: &[f64], weights: Option<&[f64]>) -> f64 {
-    robust_spread(samples, weights) * 0.9 * effective_count(samples.len(), weights).powf(-0.2)
-}
-
-/// Bins of the transform behind [`plug_in_bandwidth`].
-const BINS: usize = 1024;
-
-/// The bandwidth of Botev, Grotowski and Kroese (2010), "improved Sheather–Jones"; zero when all samples are equal.
-///
-/// Silverman's rule takes the spread of all samples for that of one bump, so it smears modes that lie apart. Here the
-/// roughness ‖f″‖² is estimated from the samples' cosine transform, at a bandwidth that follows from ‖f‴‖², and so on
-/// for five stages; the answer is the smallest h that the chain gives back. Equal samples count once, so that
-/// rounded numbers do not become spikes. Silverman's rule is left for fewer than ten of them, and where there is no such h.
-pub fn plug_in_bandwidth(samples: &[f64], weights: Option<&[f64]>, bounds: [f64; 2]) -> f64 {
-    let reference = silverman_bandwidth(samples, weights);
-    let count = distinct_count(samples, weights);
-    if count < 10.0 {
-        return reference;
-    }
-    let [first, last] = quantiles(samples, weights, [0.001, 0.999]);
-    let margin = 0.1 * (last - first);
-    if !(margin > 0.0 && margin.is_finite()) {
-        return reference;
-    }
-    let between = |margin: f64| {
-        let ends = [(first - margin).max(bounds[0]), (last + margin).min(bounds[1])];
-        fixed_point(samples, weights, ends, count)
-    };
-    let Some(found) = between(margin) else { return reference };
-    // Where the samples end abruptly without a bound, the jump asks for far less than what lies inside: of that twice is
-    // enough to keep the inside calm.
-    let inside = between(0.0).unwrap_or(reference).clamp(found, 2.0 * found);
-    // Poles ask for less than shows anything else; Terrell's is the most that any density of this spread asks for.
-    let effective = effective_count(samples.len(), weights);
-    let most = 1.144 * moment(samples, samples, weights).sqrt() * effective.powf(-0.2);
-    inside.max(0.1 * reference).min(most)
-}
-
-/// The smallest bandwidth that [`chained`] gives back, from the samples between `low` and `high`, where their transform
-/// reflects.
-fn fixed_point(samples: &[f64], weights: Option<&[f64]>, [low, high]: [f64; 2], count: f64) -> Option<f64> {
-    let range = high - low;
-    let mut masses = vec![0.0; BINS];
-    for (i, &sample) in samples.iter().enumerate() {
-        let place = (sample - low) / range;
-        if (0.0..=1.0).contains(&place) {
-            masses[((place * BINS as f64) as usize).min(BINS - 1)] += weight(weights, i);
-        }
-    }
-    let squares = cosine_squares(&masses);
-    // t = (h / range)²; until the root the chain gives back more than it gets.
-    let above = |h: f64| h * h > chained(&squares, count, h * h);
-    let mut to = 0.5 / BINS as f64;
-    while !above(to) {
-        to *= 1.1;
-        if to > 0.3 {
-            return None;
-        }
-    }
-    let mut from = to / 1.1;
-    for _ in 0..20 {
-        let middle = (from * to).sqrt();
-        *(if above(middle) { &mut to } else { &mut from }) = middle;
-    }
-    Some(to * range)
-}
-
-/// (Σⱼ pⱼ cos(πk(j + ½)/N))² for k = 1, 2, …, where pⱼ is the part of `masses` in bin j of N.
-fn cosine_squares(masses: &[f64]) -> Vec<f64> {
-    let (bins, total) = (masses.len(), masses.iter().sum::<f64>());
-    let cosines: Vec<f64> =
-        (0..4 * bins).map(|i| (std::f64::consts::PI * i as f64 / (2 * bins) as f64).cos()).collect();
-    (1..bins)
-        .map(|k| {
-            let terms = masses.iter().enumerate().filter(|(_, mass)| **mass > 0.0);
-            let sum: f64 = terms.map(|(j, mass)| mass * cosines[k * (2 * j + 1) % (4 * bins)]).sum();
-            (sum / total).powi(2)
-        })
-        .collect()
-}
-
-/// The squared bandwidth that t as that of the first pilot, of ‖f⁽⁷⁾‖², leads to, both relative to the range.
-fn chained(squares: &[f64], count: f64, t: f64) -> f64 {
-    use std::f64::consts::PI;
-    // ‖f⁽ˢ⁾‖² after smoothing with bandwidth √t.
-    let roughness = |s: i32, t: f64| {
-        let terms = squares.iter().enumerate().map(|(i, square)| ((i + 1) as f64 * PI, square));
-        let seen = terms.take_while(|(k, _)| k * k * t < 100.0);
-        2.0 * seen.map(|(k, square)| k.powi(2 * s) * square * (-k * k * t).exp()).sum::<f64>()
-    };
-    let mut f = roughness(7, t);
-    for s in (2..=6).rev() {
-        let moments: f64 = (1..=s).map(|i| f64::from(2 * i - 1)).product();
-        let constant = (1.0 + 0.5_f64.powf(f64::from(s) + 0.5)) / 3.0;
-        let pilot = 2.0 * constant * moments / ((2.0 * PI).sqrt() * count * f);
-        f = roughness(s, pilot.powf(2.0 / (3.0 + 2.0 * f64::from(s))));
-    }
-    (2.0 * count * PI.sqrt() * f).powf(-0.4)
-}
-
-/// The quantiles of `values` at `levels`; with weights, the cumulative weight is taken as reached half at a sample and
-/// interpolated between, so that samples of weight zero do not count.
-pub(super) fn quantiles<const N: usize>(
-    values: &[f64],
-    weights: Option<&[f64]>,
-    levels: [f64; N],
-) -> [f64; N] {
-    let Some(weights) = weights else {
-        let mut sorted = values.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        return levels.map(|level| quantile(&sorted, level));
-    };
-    let mut pairs: Vec<(f64, f64)> =
-        values.iter().copied().zip(weights.iter().copied()).filter(|(_, weight)| *weight > 0.0).collect();
-    pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let total: f64 = pairs.iter().map(|(_, weight)| weight).sum();
-    let mut reached = 0.0;
-    let places: Vec<f64> = pairs
-        .iter()
-        .map(|(_, weight)| {
-            reached += weight;
-            (reached - 0.5 * weight) / total
-        })
-        .collect();
-    levels.map(|level| match places.partition_point(|&place| place < level) {
-        0 => pairs[0].0,
-        after if after == pairs.len() => pairs[after - 1].0,
-        after => {
-            let (low, high) = (pairs[after - 1].0, pairs[after].0);
-            let part = (level - places[after - 1]) / (places[after] - places[after - 1]);
-            low + part * (high - low)
-        }
-    })
-}
-
-fn weight(weights: Option<&[f64]>, i: usize) -> f64 {
-    weights.map_or(1.0, |weights| weights[i])
-}
-
-/// The sum of the weights; at least 1 without any.
-fn total(count: usize, weights: Option<&[f64]>) -> f64 {
-    weights.map_or(count.max(1) as f64, |weights| weights.iter().sum())
-}
-
-/// Kish's effective number of samples, (Σ w)² / Σ w²; at least 1.
-fn effective_count(count: usize, weights: Option<&[f64]>) -> f64 {
-    let effective = weights.map_or(count as f64, |weights| {
-        let largest = weights.iter().copied().fold(0.0, f64::max);
-        let relative = weights.iter().map(|weight| weight / largest);
-        relative.clone().sum::<f64>().powi(2) / relative.map(|w| w * w).sum::<f64>()
-    });
-    effective.max(1.0)
-}
-
-/// The effective number of samples, but not more than there are different ones with a weight.
-fn distinct_count(samples: &[f64], weights: Option<&[f64]>) -> f64 {
-    let counted = samples.iter().enumerate().filter(|(i, _)| weight(weights, *i) > 0.0);
-    let mut sorted: Vec<f64> = counted.map(|(_, sample)| *sample).collect();
-    sorted.sort_by(f64::total_cmp);
-    sorted.dedup();
-    effective_count(samples.len(), weights).min(sorted.len() as f64).max(1.0)
-}
-
-/// min(σ, IQR / 1.34), or σ when half the samples or more are equal.
-fn robust_spread(samples: &[f64], weights: Option<&[f64]>) -> f64 {
-    if samples.len() < 2 {
-        return 0.0;
-    }
-    let deviation = moment(samples, samples, weights).sqrt();
-    let [lower, upper] = quantiles(samples, weights, [0.25, 0.75]);
-    let quartiles = (upper - lower) / 1.34;
-    if quartiles > 0.0 { deviation.min(quartiles) } else { deviation }
-}
-
-/// The covariance, Σ w (x - x̄)(y - ȳ) / Σ w · n / (n - 1) with the effective n; zero for a single sample.
-fn moment(xs: &[f64], ys: &[f64], weights: Option<&[f64]>) -> f64 {
-    let total = total(xs.len(), weights);
-    let mean = |values: &[f64]| {
-        values.iter().enumerate().map(|(i, value)| weight(weights, i) * value).sum::<f64>() / total
-    };
-    let (mean_x, mean_y) = (mean(xs), mean(ys));
-    let products =
-        xs.iter().zip(ys).enumerate().map(|(i, (a, b))| weight(weights, i) * (a - mean_x) * (b - mean_y));
-    let count = effective_count(xs.len(), weights);
-    if count > 1.0 { products.sum::<f64>() / total * count / (count - 1.0) } else { 0.0 }
-}
-
-/// Zero where it is not defined.
-fn correlation(xs: &[f64], ys: &[f64], weights: Option<&[f64]>) -> f64 {
-    if effective_count(xs.len(), weights) < 3.0 {
-        return 0.0;
-    }
-    let rho = moment(xs, ys, weights) / (moment(xs, xs, weights) * moment(ys, ys, weights)).sqrt();
-    if rho.is_finite() { rho } else { 0.0 }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::weighted::moment;
     use super::*;
 
     /// Nearly normal: sums of twelve equidistributed sequences.
