@@ -216,14 +216,25 @@ impl PyPosterior {
         settings: &str,
     ) -> PyResult<(Bound<'py, PyArray2<f64>>, String)> {
         let (given, settings) = (rows_of(&given), parse::<ModeSettings>(settings)?);
-        let modes = compute(py, || self.0.mode(&given, observations, seed, &settings))?.or_raise()?;
-        let one = |mode: &brenier::Mode| {
-            json!({"log_prob": mode.log_density, "log_prob_standardised": mode.log_density_standardised,
-                   "gradient": mode.gradient, "agreeing": mode.agreeing, "starts": mode.starts})
+        let mut modes = compute(py, || self.0.modes(&given, observations, seed, &settings))?.or_raise()?;
+        // What can be answered is; nothing at all is an error.
+        if modes.iter().all(Result::is_err)
+            && let Some(Err(error)) = modes.pop()
+        {
+            return Err(error).or_raise();
+        }
+        let one = |(row, mode): (usize, &brenier::Result<brenier::Mode>)| match mode {
+            Ok(mode) => json!({
+                "log_prob": mode.log_density, "agreeing": mode.agreeing, "starts": mode.starts, "settled": mode.settled,
+                "warning": mode.doubt(&settings).map(|doubt| format!("observation {}: {doubt}", row + 1)),
+            }),
+            Err(error) => json!({"warning": error.to_string()}),
         };
-        let rest = json!(modes.iter().map(one).collect::<Vec<_>>()).to_string();
-        let points = modes.into_iter().flat_map(|mode| mode.point).collect();
-        Ok((matrix(py, points, self.0.target_names().len())?, rest))
+        let rest = json!(modes.iter().enumerate().map(one).collect::<Vec<_>>()).to_string();
+        let n = self.0.target_names().len();
+        let points =
+            modes.into_iter().flat_map(|mode| mode.map_or(vec![f64::NAN; n], |mode| mode.point)).collect();
+        Ok((matrix(py, points, n)?, rest))
     }
 
     /// How far each row of `given` lies from the training rows: percentile, column and deviations; none where the model

@@ -46,7 +46,12 @@ def test_map_is_a_maximum(posterior):
     best = posterior.map(Y)
     assert best.point.shape == (2,) and best["rate"] == best.point[0]
     assert best.log_prob >= posterior.log_prob(posterior.sample(Y, 500), Y).max() - 1e-9
-    assert posterior.map(np.zeros((3, 2))).point.shape == (3, 2)
+    assert best.settled is True and best.agreeing >= 1
+    several = posterior.map(np.zeros((3, 2)))
+    assert several.point.shape == (3, 2) and several.settled.all() and several.log_prob.shape == (3,)
+    # A search that may not go on far enough says so.
+    with pytest.warns(br.BrenierWarning, match="observation 1: the search ended with a gradient"):
+        assert posterior.map(Y, max_iterations=1, starts=1, tolerance=1e-14).settled is False
 
 
 def test_files_pickles_copies_and_equality(posterior, gaussian, tmp_path):

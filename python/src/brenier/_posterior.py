@@ -46,6 +46,8 @@ class Mode:
     #: Starts that ended there, of all starts.
     agreeing: Any
     starts: Any
+    #: Whether the point is certain to be a maximum.
+    settled: Any = True
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.point, dtype=dtype) if copy else np.asarray(self.point, dtype=dtype)
@@ -199,13 +201,24 @@ class Posterior:
         return _shaped(self._core.log_density(flat, each)[0], shape)
 
     def map(self, y: Any = None, *, seed: int = 0, **settings: Any) -> Mode:
-        """The highest point of the density at y (MAP), found from several starts by the exact gradient."""
+        """The highest point of the density at y (MAP), found from several starts by the exact gradient.
+
+        Of several observations those without a maximum have a row of NaN and a warning; where there is no other, it is an error.
+        """
         given, single = self._given(y)
         self._warn_of_extremes(given)
         points, rest = self._core.mode(given, len(given), whole(seed, "seed"), to_json(settings))
         found = json.loads(rest)
-        column = lambda name: found[0][name] if single else np.array([one[name] for one in found])  # noqa: E731
-        return Mode(points[0] if single else points, self.target_names, column("log_prob"), column("agreeing"), column("starts"))
+        for one in found:
+            if one["warning"] is not None:
+                warn(one["warning"], 2)
+
+        def column(name: str, without: Any) -> Any:
+            values = [one.get(name, without) for one in found]
+            return values[0] if single else np.array(values)
+
+        each = column("log_prob", np.nan), column("agreeing", 0), column("starts", 0), column("settled", False)
+        return Mode(points[0] if single else points, self.target_names, *each)
 
     def predict_quantiles(self, y: Any, probabilities: Sequence[float] = (0.05, 0.5, 0.95), *, n: int = 1000, seed: int = 0) -> Floats:
         """Quantiles of each parameter at each row of y: shape (rows, probabilities, parameters)."""
@@ -531,7 +544,7 @@ def fit(
         fit is the density of the target. Of simulations the target is the prior's parameters, given the rest, unless said
         otherwise.
     method
-        One of :func:`methods`, or ``"auto"`` (the default): short trials choose one by validation rows, and an ensemble of it
+        One of :func:`methods`, or ``"auto"`` (the default): trials choose one by validation rows, and an ensemble of it
         is fitted where that pays. A setting of a method without its name, such as ``feature_width``, means ``"pcp-map"``.
     quick
         One plain training, the same as ``method="pcp-map"``, instead of trials and an ensemble.

@@ -38,14 +38,8 @@ pub(crate) fn run(arguments: &ModeArguments) -> Result<(), Failure> {
     }
     let modes = found;
     for (row, mode) in modes.iter().enumerate() {
-        if let Some(mode) = mode.as_ref().filter(|mode| !mode.settled) {
-            output::warning(&format!(
-                "observation {}: the search ended with a gradient of {:.1e}, above {:.0e}: the point is near a \
-                 maximum at best",
-                row + 1,
-                mode.gradient,
-                settings.tolerance
-            ));
+        if let Some(doubt) = mode.as_ref().and_then(|mode| mode.doubt(&settings)) {
+            output::warning(&format!("observation {}: {doubt}", row + 1));
         }
     }
     match target {

@@ -66,6 +66,18 @@ pub struct Mode {
     pub starts: usize,
 }
 
+impl Mode {
+    /// What to tell a user of a point that is not certain to be a maximum; nothing where it is.
+    pub fn doubt(&self, settings: &ModeSettings) -> Option<String> {
+        (!self.settled).then(|| {
+            format!(
+                "the search ended with a gradient of {:.1e}, above {:.0e}: the point is near a maximum at best",
+                self.gradient, settings.tolerance
+            )
+        })
+    }
+}
+
 impl Posterior {
     /// MAP points at each of `observations` rows of `given`; an error if there is none at one of them.
     pub fn mode(
