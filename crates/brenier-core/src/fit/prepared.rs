@@ -363,19 +363,19 @@ pub(super) fn splits((train, valid): (usize, usize), settings: &FitSettings) -> 
     order.shuffle(&mut stream(0));
     (0..members)
         .map(|member| {
-            let mut inside = vec![false; all as usize];
-            let train: Vec<u32> = match settings.bootstrap {
-                true => sample(all, &mut stream(1 + member as u64)),
-                false => {
-                    let fold = |place: usize| place * members / all as usize;
-                    let rows = order.iter().enumerate();
-                    rows.filter(|(place, _)| fold(*place) != member).map(|(_, &row)| row).collect()
-                }
-            };
-            train.iter().for_each(|&row| inside[row as usize] = true);
-            let outside = order.iter().copied().filter(|&row| !inside[row as usize]).take(most);
-            let outside: Vec<u32> = outside.collect();
-            (train, outside)
+            if settings.bootstrap {
+                let mut inside = vec![false; all as usize];
+                let train = sample(all, &mut stream(1 + member as u64));
+                train.iter().for_each(|&row| inside[row as usize] = true);
+                let outside = order.iter().copied().filter(|&row| !inside[row as usize]).take(most);
+                return (train, outside.collect());
+            }
+            let start = (member * all as usize).div_ceil(members);
+            let end = ((member + 1) * all as usize).div_ceil(members);
+            // Of a large fold some rows are enough to validate with; the others are trained on.
+            let (before, rest) = order.split_at(start);
+            let (valid, after) = rest.split_at(most.min(end - start));
+            ([before, after].concat(), valid.to_vec())
         })
         .collect()
 }
@@ -471,5 +471,33 @@ impl Sides<'_> {
         let outcomes: Vec<Result<()>> = chunks.map(work).collect();
         outcomes.into_iter().collect::<Result<()>>()?;
         Ok(values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows that a member is trained on and rows that it is validated with are all there are, and none is both.
+    #[test]
+    fn every_row_is_validated_with_by_one_member_at_most_and_trains_the_others() {
+        for (most, validated) in [(20_000, 103), (7, 28)] {
+            let train = TrainSettings { max_valid_rows: most, ..TrainSettings::default() };
+            let settings = FitSettings { members: Some(4), train, ..FitSettings::default() };
+            let splits = splits((80, 23), &settings);
+            assert_eq!(splits.len(), 4);
+            let mut held_out = Vec::new();
+            for (train, valid) in splits {
+                let mut all = [train, valid.clone()].concat();
+                all.sort_unstable();
+                assert_eq!(all, (0..103).collect::<Vec<u32>>());
+                assert!(valid.len() <= most && !valid.is_empty());
+                held_out.extend(valid);
+            }
+            assert_eq!(held_out.len(), validated);
+            held_out.sort_unstable();
+            held_out.dedup();
+            assert_eq!(held_out.len(), validated);
+        }
     }
 }
