@@ -48,8 +48,8 @@ as in '\"a,b\"', or rest. \
 Tables may be .csv, .tsv, .txt, .dat (also .gz or .zst), .parquet, .arrow, .feather, .npy or .npz; - is standard input. \
 Without an extension, as for <(zcat ...), the first bytes decide.
 
-Without a method, short trials of several choose the best on validation rows, and an ensemble of it is fitted: about a minute for \
-10 000 rows of a few columns on two cores. --quick is one plain training.
+Without a method, trials of several choose the best on validation rows, and an ensemble of it is fitted where that pays: about a \
+minute for 10 000 rows of a few columns on two cores. --quick is one plain training.
 
 Examples:
   brenier fit simulations.csv --target theta1..theta3 --given rest \\
@@ -543,7 +543,7 @@ pub(crate) struct SettingFlags {
     #[arg(long, help_heading = "Columns", value_parser = one_of::<Whiten>(&["none", "target"]))]
     whiten: Option<Whiten>,
 
-    /// Kind of map; auto tries several for a short while and fits an ensemble of the best [default of fit: auto, or pcp-map
+    /// Kind of map; auto tries several and fits the best, as an ensemble where that pays [default of fit: auto, or pcp-map
     /// where a setting of a method is given; of tune: pcp-map]
     #[arg(long, help_heading = "Map", value_parser = method_choice())]
     method: Option<MethodChoice>,

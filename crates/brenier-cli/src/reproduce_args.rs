@@ -189,7 +189,7 @@ pub(crate) struct SbibmArguments {
     /// Simulations to learn from, one or more sizes
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = PUBLISHED_SIMULATIONS)]
     simulations: Vec<u64>,
-    /// Methods; auto tries several for a short while and fits an ensemble of the best [default: the default method]
+    /// Methods; auto tries several and fits the best, as an ensemble where that pays [default: the default method]
     #[arg(long, value_name = "METHOD,…", value_delimiter = ',', value_parser = method_choice())]
     method: Vec<MethodChoice>,
     /// Training tables and fits for each task, size and method

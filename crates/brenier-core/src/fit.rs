@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
+use auto::Chosen;
 pub use auto::{Choice, MethodChoice, Trial};
 pub use builder::Fit;
 use parts::{Part, train_parts};
@@ -134,42 +135,38 @@ impl Block {
             run.tell(TrainEvent::Warning { text: text.clone() })?;
         }
         let journal = run.plan().cloned();
-        let (settings, choice, stopped) = match settings.auto {
-            true => {
-                let (settings, choice, stopped) =
-                    self.choose(settings, problem, reduced, run.part(journal.clone()))?;
-                if let Some(reduced) = reduced.filter(|_| settings.reduce.is_some()) {
-                    return reduced.fit_chosen(&settings, Some(choice), stopped, warnings, run);
-                }
-                (settings, Some(choice), stopped)
-            }
+        let chosen = match settings.auto {
+            true => self.choose(settings, problem, reduced, run.part(journal))?,
             false => {
                 let rows = splits(self.rows, settings)[0].0.len();
-                (settings.resolved(Problem { rows, ..problem }), None, None)
+                let settings = settings.resolved(Problem { rows, ..problem });
+                Chosen { settings, choice: None, maps: None, stopped: false }
             }
         };
-        self.fit_chosen(&settings, choice, stopped, warnings, run)
+        let block = match reduced {
+            Some(reduced) if settings.auto && chosen.settings.reduce.is_some() => reduced,
+            _ => self,
+        };
+        block.fit_chosen(chosen, warnings, run)
     }
 
-    /// Fits with every choice made; `stopped` are the trials that a stopped fit ends with.
+    /// Fits with every choice made.
     fn fit_chosen(
         &self,
-        settings: &FitSettings,
-        choice: Option<Choice>,
-        stopped: Option<Vec<Trained>>,
+        Chosen { settings, choice, maps, stopped }: Chosen,
         mut warnings: Vec<String>,
         mut run: Run<'_>,
     ) -> Result<Fitted> {
+        let settings = &settings;
         let journal = run.plan().cloned();
         let splits = splits(self.rows, settings);
-        let in_trials = stopped.is_some();
-        let mut trained = match (stopped, splits.as_slice()) {
-            (Some(trials), _) => trials,
+        let mut trained = match (maps, splits.as_slice()) {
+            (Some(maps), _) => maps,
             (None, [split]) => vec![self.train(0, split, settings, run.part(journal.clone()))?],
             (None, _) => self.train_members(&splits, settings, run.part(journal.clone()))?,
         };
         // Cut short in its trials, a fit is not at its end even where the best of them is.
-        let unfinished = match in_trials {
+        let unfinished = match stopped {
             true => Some(Stop::Interrupted),
             false => trained.iter().map(|member| member.outcome.stop).find(|stop| stop.is_resumable()),
         };

@@ -148,9 +148,7 @@ fn opening(event: &TrainEvent) -> Option<String> {
             let given = if *conditional { " given the rest" } else { "" };
             Some(format!("block {number} of {of}: {names}{given}"))
         }
-        TrainEvent::Trials { of } => {
-            Some(format!("{of} short trials of methods side by side, one thread each"))
-        }
+        TrainEvent::Trials { of } => Some(format!("{of} trials of methods side by side, one thread each")),
         TrainEvent::Chosen { text } => Some(format!("chosen: {text} (standardised)")),
         TrainEvent::Members { of } => Some(format!("training {of} members side by side, one thread each")),
         TrainEvent::Member { number, of, best_valid_nll } => {

@@ -1,9 +1,10 @@
-//! The choice of a method by trials: what the methods of the list offer is trained for a short while, side by side, and the
-//! best on the validation rows is fitted, as an ensemble where that pays.
+//! The choice of a method by trials: what the methods of the list offer is trained side by side, for a short while or to the
+//! end, and the best on the validation rows is fitted, as an ensemble where that pays. Trained to the end, it is the fit.
 //!
-//! Trials have a budget of steps, not of time, and differ from a plain fit in nothing else but a step size that falls to zero
-//! over it: the same table, settings and seed give the same choice for any number of threads. They are reported in one line and
-//! recorded in the model. Of candidates that the validation rows cannot tell apart the simplest is taken.
+//! Short trials have a budget of steps, not of time, and differ from a plain fit in nothing else but a step size that falls to
+//! zero over it: the same table, settings and seed give the same choice for any number of threads. They are reported in one
+//! line and recorded in the model. Of candidates that the validation rows cannot tell apart the simplest is taken, and one that
+//! was trained to the end only if there is no other: a longer training and an ensemble will still improve those.
 
 use std::fmt;
 use std::str::FromStr;
@@ -32,6 +33,8 @@ const FEW_ROWS_PATIENCE: u32 = 10;
 const FEW_ROWS_DROPS: u32 = 2;
 /// Part of a time budget that trials may use.
 const TRIAL_SHARE: f64 = 0.2;
+/// Members of the ensemble that is made of a candidate whose trial was a short one.
+const MEMBERS: usize = 5;
 
 /// One method of the list, or the best of them by trials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -133,7 +136,7 @@ pub struct Trial {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Choice {
-    /// What was tried, the fewest parameters first.
+    /// What was tried: first what was tried for a short while, the fewest parameters first, then what was trained to the end.
     pub trials: Vec<Trial>,
     /// The place among them of the one that was chosen.
     pub chosen: usize,
@@ -154,7 +157,7 @@ impl Choice {
             false => "by validation NLL",
         };
         let name = chosen.map_or("", |trial| trial.name.as_str());
-        format!("{name}, {why} after short trials: {}", figures.join(", "))
+        format!("{name}, {why} after trials: {}", figures.join(", "))
     }
 
     /// Checks what a file said.
@@ -168,7 +171,27 @@ struct Candidate {
     name: String,
     settings: FitSettings,
     parameters: usize,
-    trial_steps: u64,
+    /// None for a trial that is the whole training.
+    trial_steps: Option<u64>,
+}
+
+impl Candidate {
+    /// Its place among the candidates: the simpler comes first. What has been trained to the end comes last, because a longer
+    /// training and an ensemble will still improve the others.
+    fn order(&self) -> (bool, usize) {
+        (self.trial_steps.is_none(), self.parameters)
+    }
+}
+
+/// A fit with every choice made.
+pub(super) struct Chosen {
+    pub(super) settings: FitSettings,
+    /// How they were found, where trials have chosen.
+    pub(super) choice: Option<Choice>,
+    /// The maps of the trials where they are all there will be: they were trained to the end, or the run was stopped.
+    pub(super) maps: Option<Vec<Trained>>,
+    /// Whether the run was stopped in the trials.
+    pub(super) stopped: bool,
 }
 
 /// `base` with the values of `changes` in place of its own, table by table.
@@ -183,7 +206,7 @@ fn overlay(base: &mut Value, changes: &Value) {
     }
 }
 
-/// What the methods offer, laid over `settings`, the fewest parameters first.
+/// What the methods offer, laid over `settings`, in their order.
 fn candidates(settings: &FitSettings, problem: Problem) -> Result<Vec<Candidate>> {
     let mut all = Vec::new();
     for &method in Method::ALL {
@@ -209,19 +232,22 @@ fn candidates(settings: &FitSettings, problem: Problem) -> Result<Vec<Candidate>
             all.push(Candidate { name, settings, parameters, trial_steps: offer.trial_steps });
         }
     }
-    all.sort_by_key(|candidate| candidate.parameters);
+    all.sort_by_key(Candidate::order);
     Ok(all)
 }
 
 /// The settings of a trial, one of so many in turn on a thread, with those of a fit.
-fn short(Candidate { settings, trial_steps, .. }: &Candidate, in_turn: usize) -> FitSettings {
-    let epochs = TRIAL_EPOCHS.saturating_mul(trial_steps.div_ceil(USUAL_STEPS) as u32);
-    let train = TrainSettings {
-        schedule: Some(Schedule::Cosine),
-        epochs: settings.train.epochs.min(epochs),
-        max_steps: Some(settings.train.max_steps.map_or(*trial_steps, |most| most.min(*trial_steps))),
-        minutes: settings.train.minutes.map(|minutes| TRIAL_SHARE * minutes / in_turn as f64),
-        ..settings.train.clone()
+fn trial_settings(Candidate { settings, trial_steps, .. }: &Candidate, in_turn: usize) -> FitSettings {
+    let minutes = settings.train.minutes.map(|minutes| TRIAL_SHARE * minutes / in_turn as f64);
+    let whole = TrainSettings { minutes, ..settings.train.clone() };
+    let train = match *trial_steps {
+        None => whole,
+        Some(steps) => TrainSettings {
+            schedule: Some(Schedule::Cosine),
+            epochs: whole.epochs.min(TRIAL_EPOCHS.saturating_mul(steps.div_ceil(USUAL_STEPS) as u32)),
+            max_steps: Some(whole.max_steps.map_or(steps, |most| most.min(steps))),
+            ..whole
+        },
     };
     FitSettings { train, ..settings.clone() }
 }
@@ -240,16 +266,23 @@ fn best(losses: &[Option<Vec<f64>>]) -> Option<usize> {
     known().find(|(_, own)| near(own)).map(|(place, _)| place)
 }
 
+/// Whether maps of so many folds are the members that were asked for.
+fn are_members(folds: usize, wanted: Option<usize>, bootstrap: bool) -> bool {
+    match wanted {
+        None => !bootstrap,
+        Some(members) => members == folds && (members == 1 || !bootstrap),
+    }
+}
+
 impl Block {
-    /// The settings of the best candidate, with every choice made, and how it was found; where the run was stopped, the maps
-    /// of its trials are all there will be. `reduced` has the given columns reduced, as `reduce` in the settings then says.
+    /// Tries the candidates. `reduced` has the given columns reduced, as `reduce` in the settings then says.
     pub(super) fn choose(
         &self,
         settings: &FitSettings,
         problem: Problem,
         reduced: Option<&Block>,
         mut run: Run<'_>,
-    ) -> Result<(FitSettings, Choice, Option<Vec<Trained>>)> {
+    ) -> Result<Chosen> {
         let mut candidates = candidates(settings, problem)?;
         if let Some(reduced) = reduced {
             let settings = FitSettings { reduce: Some(reduced.data.given), ..settings.clone() };
@@ -258,7 +291,7 @@ impl Block {
                 name: format!("{}, reduced to {} columns", candidate.name, reduced.data.given),
                 ..candidate
             }));
-            candidates.sort_by_key(|candidate| candidate.parameters);
+            candidates.sort_by_key(Candidate::order);
         }
         let block = |candidate: &Candidate| match reduced {
             Some(reduced) if candidate.settings.reduce.is_some() => reduced,
@@ -277,7 +310,7 @@ impl Block {
             .collect();
         let part = |&(candidate, fold): &(usize, usize)| Part {
             block: block(&candidates[candidate]),
-            settings: short(&candidates[candidate], in_turn),
+            settings: trial_settings(&candidates[candidate], in_turn),
             split: &splits[fold],
             member: fold,
             journal: trial_journal(journal.as_ref(), candidate, fold),
@@ -305,21 +338,29 @@ impl Block {
                     .to_owned(),
             )
         })?;
+        let wanted = settings.members;
         let mut settings = candidates[chosen].settings.clone();
-        settings.train.minutes = settings.train.minutes.map(|minutes| (1.0 - TRIAL_SHARE) * minutes);
-        if folds.is_some() {
-            // Few rows are overfitted soon, and then there is nothing to wait for.
-            settings.train.patience.get_or_insert(FEW_ROWS_PATIENCE);
-            settings.train.max_drops.get_or_insert(FEW_ROWS_DROPS);
-        }
         let best = found.swap_remove(chosen);
         let stopped = stop.is_stopped();
-        // Members of a closed form would differ in nothing but their rows.
-        let closed = best.iter().all(|trial| trial.outcome.stop == Stop::ClosedForm);
-        if stopped {
-            settings.members = folds;
-        } else if !closed {
-            settings.members.get_or_insert(settings.method.method().info().members);
+        let whole = candidates[chosen].trial_steps.is_none();
+        // Trained to the end on the rows that were asked for, the maps of the trials are the fit.
+        let serves = are_members(splits.len(), wanted, settings.bootstrap);
+        let ended = best.iter().all(|trial| !trial.outcome.stop.is_resumable());
+        let is_fit = whole && serves && ended;
+        if stopped || is_fit {
+            settings.members = folds.or(wanted.filter(|_| is_fit));
+        } else {
+            settings.train.minutes = settings.train.minutes.map(|minutes| (1.0 - TRIAL_SHARE) * minutes);
+            if folds.is_some() {
+                // Few rows are overfitted soon, and then there is nothing to wait for.
+                settings.train.patience.get_or_insert(FEW_ROWS_PATIENCE);
+                settings.train.max_drops.get_or_insert(FEW_ROWS_DROPS);
+            }
+            // Members of a closed form would differ in nothing but their rows.
+            let closed = best.iter().all(|trial| trial.outcome.stop == Stop::ClosedForm);
+            if !closed && (!whole || settings.bootstrap) {
+                settings.members.get_or_insert(MEMBERS);
+            }
         }
         let trials = candidates
             .into_iter()
@@ -332,7 +373,7 @@ impl Block {
             .collect();
         let choice = Choice { trials, chosen };
         run.tell(TrainEvent::Chosen { text: choice.describe() })?;
-        Ok((settings, choice, stopped.then_some(best)))
+        Ok(Chosen { settings, choice: Some(choice), maps: (stopped || is_fit).then_some(best), stopped })
     }
 
     fn data_rows(&self) -> usize {
@@ -394,7 +435,7 @@ mod tests {
         for all in [few, many] {
             let mut names: Vec<&str> = all.iter().map(|candidate| candidate.name.as_str()).collect();
             assert_eq!(names[0], "gaussian");
-            assert!(all.is_sorted_by_key(|candidate| candidate.parameters));
+            assert!(all.is_sorted_by_key(Candidate::order));
             names.sort_unstable();
             names.dedup();
             assert_eq!(names.len(), all.len(), "{names:?}");
@@ -402,6 +443,29 @@ mod tests {
                 candidate.settings.validate().unwrap();
             }
         }
+    }
+
+    /// A trial of flow matching is its whole training, which then needs no other; others are short and end in small steps.
+    #[test]
+    fn a_trial_is_short_or_the_whole_training() {
+        let problem = Problem { target: 2, given: 3, rows: 10_000 };
+        let all = candidates(&FitSettings::default(), problem).unwrap();
+        let (whole, short): (Vec<_>, Vec<_>) = all.iter().partition(|own| own.trial_steps.is_none());
+        assert_eq!(whole.iter().map(|own| own.name.as_str()).collect::<Vec<_>>(), ["flow-matching"]);
+        assert_eq!(all.last().unwrap().name, "flow-matching");
+        for own in whole {
+            assert_eq!(trial_settings(own, 3), own.settings);
+        }
+        for own in short {
+            let train = trial_settings(own, 3).train;
+            assert_eq!((train.schedule, train.max_steps), (Some(Schedule::Cosine), own.trial_steps));
+        }
+        assert!(are_members(1, None, false) && are_members(5, None, false));
+        assert!(are_members(1, Some(1), false) && are_members(5, Some(5), false));
+        assert!(!are_members(1, Some(5), false) && !are_members(5, Some(3), false));
+        assert!(
+            !are_members(5, Some(5), true) && !are_members(1, None, true) && are_members(1, Some(1), true)
+        );
     }
 
     /// Losses are compared row by row: what all candidates find hard counts for none of them.

@@ -51,7 +51,7 @@ pub struct FitSettings {
     pub bootstrap: bool,
     /// Seed of split, initial weights and batches.
     pub seed: u64,
-    /// Whether short trials choose the method, and an ensemble of it is fitted where that pays: so it is where a settings file names
+    /// Whether trials choose the method, and an ensemble of it is fitted where that pays: so it is where a settings file names
     /// no method, or `method = "auto"`, and for [`Fit::of`](crate::Fit::of), but not by [`Default`]. The choice is recorded in the model's settings and in [`Header::choice`](crate::Header::choice).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub auto: bool,

@@ -48,8 +48,8 @@ pub struct Candidate {
     pub changes: &'static str,
     /// Rows to train on up to which it is worth a trial.
     pub most_rows: usize,
-    /// Steps of its trial.
-    pub trial_steps: u64,
+    /// Steps of its trial; none where the trial is the whole training, whose map then needs no other.
+    pub trial_steps: Option<u64>,
 }
 
 /// Steps of a trial where nothing else is said.
@@ -61,18 +61,39 @@ impl Candidate {
 
     /// Worth a trial whatever the rows.
     pub const fn always(name: &'static str, changes: &'static str) -> Self {
-        Self { name, changes, most_rows: usize::MAX, trial_steps: TRIAL_STEPS }
+        Self { name, changes, most_rows: usize::MAX, trial_steps: Some(TRIAL_STEPS) }
     }
 
     /// Worth a trial where rows are few.
     pub const fn for_few_rows(name: &'static str, changes: &'static str) -> Self {
-        Self { name, changes, most_rows: 5000, trial_steps: TRIAL_STEPS }
+        Self { name, changes, most_rows: 5000, trial_steps: Some(TRIAL_STEPS) }
     }
 
     /// The same with a trial of so many steps.
     pub const fn tried_for(self, trial_steps: u64) -> Self {
-        Self { trial_steps, ..self }
+        Self { trial_steps: Some(trial_steps), ..self }
     }
+
+    /// The same, trained to the end in its trial: for a method whose training falls to its best over a fixed number of steps, and
+    /// whose short trials say little about it.
+    pub const fn tried_wholly(self) -> Self {
+        Self { trial_steps: None, ..self }
+    }
+}
+
+/// How a check speaks of a method's size, where a map is too large or too small for its rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SizeAdvice {
+    /// What makes a map smaller, as in "a smaller network"; empty where nothing does.
+    pub smaller: &'static str,
+    /// What is left when training has settled, and what to try, as in "the network's, try a wider one".
+    pub larger: &'static str,
+}
+
+impl SizeAdvice {
+    /// That of a network.
+    pub const NETWORK: Self =
+        Self { smaller: "a smaller network", larger: "the network's, try brenier tune or a wider one" };
 }
 
 /// What is said about a method.
@@ -88,12 +109,12 @@ pub struct MethodInfo {
     pub spaces: &'static [(&'static str, &'static str)],
     /// What the method offers where trials choose; nothing where it is left out of them.
     pub candidates: &'static [Candidate],
-    /// Members of the ensemble that is made of it where trials have chosen it.
-    pub members: usize,
     /// Pilots of the published search, where the method is one of the paper's.
     pub published_pilots: Option<usize>,
     /// Draws per pair that a check makes by default.
     pub check_draws: usize,
+    /// How a check speaks of its size.
+    pub size: SizeAdvice,
     /// Whether what training minimises has penalties beside the negative log-likelihood.
     pub penalised: bool,
 }

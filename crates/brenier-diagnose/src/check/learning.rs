@@ -6,6 +6,7 @@ use super::likelihood::{RowScores, robust};
 use super::pairs::{Chosen, HeldOut};
 use super::{CheckEvent, CheckSettings, Likelihood, Stage, thresholds};
 use crate::diagnose::{C2stSettings, Sample, SlicedSettings, c2st, sliced_wasserstein};
+use crate::map::method::SizeAdvice;
 use crate::map::{Method, SampleSettings};
 use crate::statistics::Estimate;
 use crate::train::{Progress, Stop};
@@ -178,15 +179,11 @@ impl Learning {
             Stop::Steps => "the number of steps",
             _ => "the number of epochs",
         };
-        // What makes the map smaller, and what larger.
-        let (smaller, larger) = match method {
-            Method::Gaussian => ("", "the method's, try one that is not Gaussian"),
-            Method::Atm => {
-                (", or fewer terms,", "the expansion's, try more terms or a method with a network")
-            }
-            _ => (", or a smaller network,", "the network's, try brenier tune or a wider one"),
+        let SizeAdvice { smaller, larger } = method.info().size;
+        let (smaller, more) = match smaller {
+            "" => (String::new(), "another method"),
+            smaller => (format!(", or {smaller},"), "more training"),
         };
-        let more = if smaller.is_empty() { "another method" } else { "more training" };
         let gaping = |gap: f64| gap > thresholds::GAP.max(2.0 * self.noise);
         if cut_short && self.last_gain.is_none() {
             let reason = format!(

@@ -10,7 +10,7 @@ use super::basis::Bounds;
 use super::terms::{Component, Layout, Scratch, Size};
 use super::train::train;
 use crate::map::method::{
-    Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, Training,
+    Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, SizeAdvice, Training,
 };
 use crate::map::{ConditionalMap, Inversion, SampleSettings, TransportMap};
 use crate::train::{Outcome, TrainSettings};
@@ -116,9 +116,12 @@ impl ListedMethod for AtmSettings {
         ],
         spaces: &[("default", "[method]\nfolds = [5, 10]\n")],
         candidates: &[],
-        members: 5,
         published_pilots: None,
         check_draws: 1000,
+        size: SizeAdvice {
+            smaller: "fewer terms",
+            larger: "the expansion's, try more terms or a method with a network",
+        },
         penalised: false,
     };
 }

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{CotMap, CotSettings, CotShape};
 use crate::map::method::{
-    Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, Training, default_width,
+    Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, SizeAdvice, Training,
+    default_width,
 };
 use crate::map::narrow;
 use crate::map::{ConditionalMap, FlowCosts, Inversion, Paths, SampleSettings, TransportMap};
@@ -253,9 +254,9 @@ impl ListedMethod for FlowSettings {
             ),
         ],
         candidates: &[],
-        members: 5,
         published_pilots: Some(50),
         check_draws: 200,
+        size: SizeAdvice::NETWORK,
         penalised: true,
     };
 }

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::{CpFlowInverter, CpFlowMap, CpFlowShape, LogDet};
 use crate::map::convex::demand_solved;
 use crate::map::method::{
-    Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, Training, default_width,
+    Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, SizeAdvice, Training,
+    default_width,
 };
 use crate::map::narrow;
 use crate::map::{Certificate, ConditionalMap, Inversion, SampleSettings, TransportMap};
@@ -159,9 +160,9 @@ impl ListedMethod for CpFlowSettings {
             ),
         ],
         candidates: &[],
-        members: 5,
         published_pilots: None,
         check_draws: 1000,
+        size: SizeAdvice::NETWORK,
         penalised: false,
     };
 }

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::fit::{Rows, fit};
 use super::{GaussianMap, Layout};
 use crate::map::method::{
-    Candidate, Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, Training,
+    Candidate, Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, SizeAdvice,
+    Training,
 };
 use crate::map::{ConditionalMap, Inversion, SampleSettings, TransportMap};
 use crate::train::{Outcome, Progress, Stop, TrainEvent, TrainSettings};
@@ -119,9 +120,9 @@ impl ListedMethod for GaussianSettings {
             Candidate::PLAIN,
             Candidate::always("log-affine", r#"{"method": {"covariance": "log-affine"}}"#),
         ],
-        members: 5,
         published_pilots: None,
         check_draws: 1000,
+        size: SizeAdvice { smaller: "", larger: "the method's, try one that is not Gaussian" },
         penalised: false,
     };
 }

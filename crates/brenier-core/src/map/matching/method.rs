@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::{MatchingMap, MatchingSettings, MatchingShape};
 use crate::Result;
 use crate::map::method::{
-    Candidate, Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, Training,
+    Candidate, Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, SizeAdvice,
+    Training,
 };
 use crate::map::narrow;
 use crate::map::{ConditionalMap, Inversion, SampleSettings, TransportMap};
@@ -141,10 +142,10 @@ impl ListedMethod for FlowMatchingSettings {
              batch_size = [128, 256, 512]\n\
              learning_rate = [0.004, 0.002, 0.001]\n",
         )],
-        candidates: &[Candidate::PLAIN.tried_for(8000)],
-        members: 4,
+        candidates: &[Candidate::PLAIN.tried_wholly()],
         published_pilots: None,
         check_draws: 200,
+        size: SizeAdvice::NETWORK,
         penalised: true,
     };
 }

@@ -9,7 +9,8 @@ use super::{FlowKind, NpeMap, NpeShape, order};
 use crate::Result;
 use crate::map::embed::Activation;
 use crate::map::method::{
-    Candidate, Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, Training,
+    Candidate, Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, SizeAdvice,
+    Training,
 };
 use crate::map::narrow;
 use crate::map::pcp::Front;
@@ -249,9 +250,9 @@ impl ListedMethod for NpeSettings {
                 .tried_for(3000),
             Candidate::always("autoregressive", r#"{"method": {"flow": "maf"}}"#).tried_for(3000),
         ],
-        members: 5,
         published_pilots: None,
         check_draws: 1000,
+        size: SizeAdvice::NETWORK,
         penalised: false,
     };
 }

@@ -8,8 +8,8 @@ use super::{Convexity, Front, Initialisation, OutputActivation, PcpInverter, Pcp
 use crate::Result;
 use crate::map::gaussian::Regression;
 use crate::map::method::{
-    Candidate, Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, Training,
-    default_width,
+    Candidate, Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, SizeAdvice,
+    Training, default_width,
 };
 use crate::map::narrow;
 use crate::map::{Certificate, ConditionalMap, Inversion, SampleSettings, TransportMap};
@@ -187,9 +187,9 @@ impl ListedMethod for PcpSettings {
                 r#"{"method": {"feature_width": 32}, "train": {"adam": {"weight_decay": 1}}}"#,
             ),
         ],
-        members: 5,
         published_pilots: Some(100),
         check_draws: 1000,
+        size: SizeAdvice::NETWORK,
         penalised: false,
     };
 }
