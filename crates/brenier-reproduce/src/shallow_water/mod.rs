@@ -161,6 +161,7 @@ impl Recipe {
             noise: if self == Self::Fresh { all(NOISE) } else { NoiseSettings::default() },
             jitter: if self == Self::Pairs { all(OUR_JITTER) } else { NoiseSettings::default() },
             seed: settings.seed,
+            members: (self == Self::Fresh).then_some(OUR_MEMBERS),
             method,
             train: TrainSettings {
                 valid_fraction: 0.05,
@@ -186,6 +187,8 @@ const OUR_JITTER: f64 = 0.125;
 /// Epochs from pairs, and with fresh noise.
 const OUR_EPOCHS: u32 = 10;
 const OUR_FRESH_EPOCHS: u32 = 24;
+/// Members of the ensemble with fresh noise.
+const OUR_MEMBERS: usize = 4;
 /// Weight decay: without it even fresh noise ends in overfitting, to the basins.
 const OUR_DECAY: f64 = 1.0;
 
