@@ -199,9 +199,9 @@ pub fn run<S: Simulator + ?Sized>(
     run_with(simulator, settings, parameters, patience, run)
 }
 
-/// Simulates at draws of a posterior, one row each, as [`run`] does with a table of `parameters`, with two differences: a row
-/// counts as failed once the model has abandoned it 20 times, and the run goes on however many rows fail. Draws that cannot be
-/// simulated say something about the posterior, so they must not end a check of it.
+/// Simulates at draws of a posterior, one row each, as [`run`] does with a table of `parameters`, with two differences. A row
+/// has failed after the model has given it up 20 times, and the run continues no matter how many rows fail: draws that cannot
+/// be simulated say something about the posterior, so they must not end a check of it.
 pub fn run_predictive<S: Simulator + ?Sized>(
     simulator: &S,
     parameters: &Table,
