@@ -153,7 +153,7 @@ impl Choice {
         let chosen = self.trials.get(self.chosen);
         let own = chosen.and_then(|trial| trial.valid_nll);
         let why = match self.trials.iter().filter_map(|trial| trial.valid_nll).any(|nll| Some(nll) < own) {
-            true => "the simplest within a standard error of the best validation NLL",
+            true => "the first within a standard error of the best validation NLL",
             false => "by validation NLL",
         };
         let name = chosen.map_or("", |trial| trial.name.as_str());
