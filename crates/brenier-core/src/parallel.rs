@@ -1,9 +1,94 @@
-//! Jobs side by side, one thread each, so that what a job computes does not depend on how many run at a time.
+//! Loops and jobs on several threads.
+//!
+//! The loops ([`each`], [`each_with`], [`try_each_with`], [`results`]) hand out items one by one, so that what an item computes does not depend on
+//! the number of threads. The splitting itself is compiled once, for all callers: chains of rayon's adaptors are compiled
+//! again for every chain and every closure, which was a fifth of this crate.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 
 use crate::{Error, Result};
+
+/// Calls `work` with the place and the value of every item, on the threads of the current pool.
+///
+/// An item should be worth some microseconds: a block of rows, not a row.
+pub(crate) fn each<I: Send>(items: impl IntoIterator<Item = I>, work: impl Fn(usize, I) + Sync) {
+    let items: Vec<Mutex<Option<I>>> = items.into_iter().map(|item| Mutex::new(Some(item))).collect();
+    split(0, items.len(), &|index| {
+        if let Some(item) = lock(&items[index]).take() {
+            work(index, item);
+        }
+    });
+}
+
+/// The same with memory that a call of `work` may use: made by `room` when none is free, and used again by later calls.
+pub(crate) fn each_with<I: Send, S: Send>(
+    items: impl IntoIterator<Item = I>,
+    room: impl Fn() -> S + Sync,
+    work: impl Fn(&mut S, usize, I) + Sync,
+) {
+    let free = Mutex::new(Vec::new());
+    each(items, |index, item| {
+        let reused = lock(&free).pop();
+        let mut memory = reused.unwrap_or_else(&room);
+        work(&mut memory, index, item);
+        lock(&free).push(memory);
+    });
+}
+
+/// The same for work that may fail. The error is that of the first item that has one; items behind it may not have been
+/// worked on.
+pub(crate) fn try_each_with<I: Send, S: Send>(
+    items: impl IntoIterator<Item = I>,
+    room: impl Fn() -> S + Sync,
+    work: impl Fn(&mut S, usize, I) -> Result<()> + Sync,
+) -> Result<()> {
+    let first_error = Mutex::new(None::<(usize, Error)>);
+    each_with(items, room, |memory, index, item| {
+        if lock(&first_error).as_ref().is_some_and(|(other, _)| *other < index) {
+            return;
+        }
+        if let Err(error) = work(memory, index, item) {
+            let mut first = lock(&first_error);
+            if first.as_ref().is_none_or(|(other, _)| index < *other) {
+                *first = Some((index, error));
+            }
+        }
+    });
+    match first_error.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some((_, error)) => Err(error),
+        None => Ok(()),
+    }
+}
+
+/// What `work` returns for every item, in the order of the items.
+pub(crate) fn results<I: Send, R: Send>(
+    items: impl IntoIterator<Item = I>,
+    work: impl Fn(usize, I) -> R + Sync,
+) -> Vec<R> {
+    let items: Vec<I> = items.into_iter().collect();
+    let mut out: Vec<Option<R>> = items.iter().map(|_| None).collect();
+    each(items.into_iter().zip(&mut out), |index, (item, out)| *out = Some(work(index, item)));
+    out.into_iter().map(|result| result.expect("every item was worked on")).collect()
+}
+
+/// Calls `work` with start, start + 1, …, end − 1, splitting the range in halves that idle threads may take.
+fn split(start: usize, end: usize, work: &(dyn Fn(usize) + Sync)) {
+    match end - start {
+        0 => {}
+        1 => work(start),
+        count if rayon::current_num_threads() > 1 => {
+            let middle = start + count / 2;
+            rayon::join(|| split(start, middle, work), || split(middle, end, work));
+        }
+        _ => (start..end).for_each(work),
+    }
+}
+
+/// A lock whose value is good whatever became of other threads: a panic of one ends the loop anyway.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Does all `jobs`, `threads` at a time, and hands the results to `finished` on this thread as they come. An error
 /// of `finished` sets `abandoned`, after which no further job is started.

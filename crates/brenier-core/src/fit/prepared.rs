@@ -4,11 +4,11 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
-use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
 use super::{FitSettings, warnings};
 use crate::data::{Pick, Selection, Split, Table};
+use crate::parallel::try_each_with;
 use crate::posterior::OutlierScore;
 use crate::train::{Dataset, FreshNoise, TrainSettings};
 use crate::transform::{
@@ -450,26 +450,28 @@ impl Sides<'_> {
         if width == 0 {
             return Ok(values);
         }
-        let chunks = values.par_chunks_mut(CHUNK * width).zip(self.origin.par_chunks(CHUNK));
-        let work = |(values, origin): (&mut [f32], &[u32])| -> Result<()> {
-            let (mut raw, mut seen) = (vec![0.0; origin.len() * columns.len()], vec![0.0; values.len()]);
-            for (raw, &place) in raw.chunks_exact_mut(columns.len()).zip(origin) {
-                let row = self.table.row(place as usize);
-                raw.iter_mut().zip(columns).for_each(|(value, &column)| *value = row[column]);
-                if let Some(noise) = &noise {
-                    noise.add(place, raw);
-                }
-            }
-            transform(&raw, &mut seen).map_err(|(index, error)| match error {
-                Error::Domain(problem) => Error::Domain(format!("row {}: {problem}", origin[index] + 1)),
-                other => other,
-            })?;
-            values.iter_mut().zip(&seen).for_each(|(value, &seen)| *value = seen as f32);
-            Ok(())
-        };
+        let chunks = values.chunks_mut(CHUNK * width).zip(self.origin.chunks(CHUNK));
         // The first row with a problem is named, whatever the threads.
-        let outcomes: Vec<Result<()>> = chunks.map(work).collect();
-        outcomes.into_iter().collect::<Result<()>>()?;
+        try_each_with(
+            chunks,
+            || (),
+            |(), _, (values, origin)| {
+                let (mut raw, mut seen) = (vec![0.0; origin.len() * columns.len()], vec![0.0; values.len()]);
+                for (raw, &place) in raw.chunks_exact_mut(columns.len()).zip(origin) {
+                    let row = self.table.row(place as usize);
+                    raw.iter_mut().zip(columns).for_each(|(value, &column)| *value = row[column]);
+                    if let Some(noise) = &noise {
+                        noise.add(place, raw);
+                    }
+                }
+                transform(&raw, &mut seen).map_err(|(index, error)| match error {
+                    Error::Domain(problem) => Error::Domain(format!("row {}: {problem}", origin[index] + 1)),
+                    other => other,
+                })?;
+                values.iter_mut().zip(&seen).for_each(|(value, &seen)| *value = seen as f32);
+                Ok(())
+            },
+        )?;
         Ok(values)
     }
 }

@@ -1,10 +1,10 @@
 //! The local stretching of a map x ↦ z, which certifies that it is one to one.
 
 use crate::kernel::{Mat, dense};
-use rayon::prelude::*;
 use serde::Serialize;
 
 use super::ConditionalMap;
+use crate::parallel::results;
 use crate::{Error, Result};
 
 /// Evaluations that finite differences may take.
@@ -96,15 +96,13 @@ fn extremes(
     n: usize,
     values: fn(&[f64], usize) -> Result<Vec<f64>>,
 ) -> Result<(f64, f64, f64)> {
-    let each: Vec<(f64, f64)> = matrices
-        .par_chunks_exact(n * n)
-        .map(|matrix| {
-            let values = values(matrix, n)?;
-            let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-            let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            Ok((low, high))
-        })
-        .collect::<Result<_>>()?;
+    let each = results(matrices.chunks_exact(n * n), |_, matrix| {
+        let values = values(matrix, n)?;
+        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        Ok((low, high))
+    });
+    let each: Vec<(f64, f64)> = each.into_iter().collect::<Result<_>>()?;
     let low = each.iter().map(|pair| pair.0).fold(f64::INFINITY, f64::min);
     let high = each.iter().map(|pair| pair.1).fold(f64::NEG_INFINITY, f64::max);
     let condition = each.iter().map(|pair| pair.1 / pair.0.abs()).fold(0.0, f64::max);

@@ -1,9 +1,8 @@
 //! Whether a posterior is asked about an observation like those it has learned from.
 
-use rayon::prelude::*;
-
 use super::{Posterior, check_length};
 use crate::Result;
+use crate::parallel::results;
 
 /// Where an observation lies with respect to the training rows.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,7 +32,7 @@ impl Posterior {
         let m = self.header.given_transform.input_dim();
         check_length("given values", observations, m, given.len())?;
         let Some(score) = &self.header.support else { return Ok(None) };
-        let rows = given.par_chunks_exact(m).map(|row| {
+        let rows = results(given.chunks_exact(m), |_, row| {
             let (column, deviations) = score.farthest_column(row);
             Ok(Distance {
                 percentile: score.percentile(row)?,
@@ -41,6 +40,6 @@ impl Posterior {
                 deviations,
             })
         });
-        rows.collect::<Result<Vec<_>>>().map(Some)
+        rows.into_iter().collect::<Result<Vec<_>>>().map(Some)
     }
 }

@@ -20,7 +20,6 @@ use std::sync::Arc;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
-use rayon::prelude::*;
 
 pub use at::{At, Observed};
 pub use distance::Distance;
@@ -36,11 +35,14 @@ pub use summary::Summaries;
 
 use crate::data::Encoding;
 use crate::map::{Method, SampleSettings, TransportMap};
+use crate::parallel::each;
 use crate::train::Progress;
 use crate::{Error, Result};
 
 /// The first of the random streams that choose members of an ensemble.
 const CHOICES: u64 = 1 << 42;
+/// Draws that one task brings back to the user's units.
+const ROWS_AT_A_TIME: usize = 256;
 
 /// A trained model: settings, transforms and map.
 #[derive(Clone, Debug)]
@@ -225,13 +227,13 @@ impl Posterior {
         } else {
             (draws.residuals, draws.iterations) = (inversion.residuals, inversion.iterations);
         }
-        draws.values.par_chunks_mut(n).for_each_init(
-            || vec![0.0; n],
-            |standardised, row| {
+        each(draws.values.chunks_mut(ROWS_AT_A_TIME * n), |_, rows| {
+            let mut standardised = vec![0.0; n];
+            for row in rows.chunks_exact_mut(n) {
                 standardised.copy_from_slice(row);
-                self.header.target_transform.inverse(standardised, row);
-            },
-        );
+                self.header.target_transform.inverse(&standardised, row);
+            }
+        });
         Ok(draws)
     }
 
@@ -245,7 +247,7 @@ impl Posterior {
         let n = self.header.target_transform.dim();
         let mut z = vec![0.0; observations * draws * n];
         if draws > 0 {
-            z.par_chunks_mut(draws * n).enumerate().for_each(|(observation, z)| {
+            each(z.chunks_mut(draws * n), |observation, z| {
                 let mut rng = ChaCha8Rng::seed_from_u64(seed);
                 rng.set_stream((first + observation) as u64);
                 for z in z {

@@ -1,11 +1,11 @@
 //! MAP points: the highest posterior density found from several draws, by the exact gradient.
 
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::Posterior;
 use crate::kernel::lbfgs;
 use crate::map::SampleSettings;
+use crate::parallel::results;
 use crate::{Error, Result};
 
 /// Draws among which the starting points are chosen.
@@ -103,10 +103,7 @@ impl Posterior {
         }
         // All at once, so that an error names the row.
         let (y, k) = (self.transform_given(given, observations)?, self.header().given_transform.output_dim());
-        Ok((0..observations)
-            .into_par_iter()
-            .map(|o| self.mode_at(&y[o * k..(o + 1) * k], o, seed, settings))
-            .collect())
+        Ok(results(0..observations, |_, o| self.mode_at(&y[o * k..(o + 1) * k], o, seed, settings)))
     }
 
     /// Draws to start from at one observation; those that cannot be computed are left out.

@@ -11,10 +11,10 @@
 //! More than 64 columns are first mixed down to 64 by random signs, which keeps distances up to some per cent.
 
 use rand::Rng;
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::spd::{self, SpdScratch};
+use crate::parallel::results;
 use crate::statistics::random::{shuffled, stream};
 use crate::transform::Rows;
 use crate::{Error, Result};
@@ -136,8 +136,7 @@ impl OutlierScore {
         for (row, &index) in held_rows.chunks_exact_mut(dim).zip(held) {
             rows.read(index as usize, row);
         }
-        let scores: Vec<[f64; 2]> =
-            held_rows.par_chunks(dim).map(|row| score.scores(&score.mixed(row))).collect();
+        let scores: Vec<[f64; 2]> = results(held_rows.chunks(dim), |_, row| score.scores(&score.mixed(row)));
         score.distance_tail = Tail::new(scores.iter().map(|both| both[0]).collect());
         score.neighbour_tail = Tail::new(scores.iter().map(|both| both[1]).collect());
         score.both_tail = Tail::new(scores.iter().map(|&both| score.smaller(both)).collect());

@@ -1,10 +1,9 @@
 //! Draws in short, at as many observations as one likes: only the summaries are kept.
 
-use rayon::prelude::*;
-
 use super::{Draws, Posterior};
 use crate::Result;
 use crate::map::SampleSettings;
+use crate::parallel::results;
 use crate::statistics::DrawSummary;
 
 /// Numbers that are drawn at a time.
@@ -54,12 +53,10 @@ impl Draws {
     pub fn summaries(&self, n: usize, observations: usize) -> Result<Vec<DrawSummary>> {
         // Observation by observation; of some there may be fewer, where draws were left out.
         let end = |o: usize| self.observation.partition_point(|&own| own as usize <= o);
-        (0..observations)
-            .into_par_iter()
-            .map(|o| match &self.values[o.checked_sub(1).map_or(0, end) * n..end(o) * n] {
-                [] => Ok(DrawSummary::none(n)),
-                own => DrawSummary::of(own, n),
-            })
-            .collect()
+        let summary = |o: usize| match &self.values[o.checked_sub(1).map_or(0, end) * n..end(o) * n] {
+            [] => Ok(DrawSummary::none(n)),
+            own => DrawSummary::of(own, n),
+        };
+        results(0..observations, |_, o| summary(o)).into_iter().collect()
     }
 }

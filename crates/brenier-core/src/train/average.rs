@@ -1,6 +1,6 @@
 //! The exponential moving average of the weights: what noisy steps scatter around, validated beside the weights themselves.
 
-use rayon::prelude::*;
+use crate::parallel::each;
 
 /// Entries that one task averages.
 const CHUNK: usize = 1 << 16;
@@ -36,7 +36,7 @@ impl Average {
             }
         };
         match self.weights.len() > CHUNK {
-            true => self.weights.par_chunks_mut(CHUNK).zip(weights.par_chunks(CHUNK)).for_each(one),
+            true => each(self.weights.chunks_mut(CHUNK).zip(weights.chunks(CHUNK)), |_, both| one(both)),
             false => one((&mut self.weights, weights)),
         }
     }

@@ -16,9 +16,9 @@
 //! matrix, R⁻¹ from double precision first, then once more. Eigenvalues close to one another at the end of the list are known less well
 //! than the variance that they explain together.
 
+use crate::parallel::{each, results};
 use rand::RngExt;
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
-use rayon::prelude::*;
 
 use super::moments::{Products, SecondMoments, Tiles};
 use crate::kernel::eigen::{lower_inverse, sign_of, symmetric_eigen, symmetric_eigen_single};
@@ -171,7 +171,7 @@ fn iterate(
     let mut order: Vec<usize> = (0..components).collect();
     order.sort_by(|&a, &b| values[b].total_cmp(&values[a]));
     let vectors = &mut scratch[..dim * components];
-    vectors.par_chunks_exact_mut(dim).zip(&order).for_each(|(out, &k)| {
+    each(vectors.chunks_exact_mut(dim).zip(&order), |_, (out, &k)| {
         let vector = &basis[k * dim..][..dim];
         let double: Vec<f64> = vector.iter().map(|&v| f64::from(v)).collect();
         let sign = sign_of(&double) as f32;
@@ -192,16 +192,15 @@ fn ritz(dim: usize, basis: &mut Vec<f32>, image: &mut Vec<f32>, scratch: &mut Ve
     let (_, rotation) = symmetric_eigen_single(MatRef::from_column_major_slice(&small, width, width))?;
     for buffer in [&mut *basis, &mut *image] {
         let from = columns(buffer.as_slice(), dim, width, dim);
-        scratch.par_chunks_mut(PANEL * dim).enumerate().for_each(|(panel, out)| {
+        each(scratch.chunks_mut(PANEL * dim), |panel, out| {
             let count = out.len() / dim;
             let rotation = rotation.as_ref().subcols(panel * PANEL, count);
             product(columns_mut(out, dim, count, dim), Accum::Replace, from, rotation);
         });
         std::mem::swap(buffer, scratch);
     }
-    let vectors = basis.par_chunks_exact(dim).zip(image.par_chunks_exact(dim));
-    let value = |(x, y): (&[f32], &[f32])| dot(x, y) / dot(x, x);
-    Some(vectors.map(value).collect())
+    let vectors = basis.chunks_exact(dim).zip(image.chunks_exact(dim));
+    Some(results(vectors, |_, (x, y)| dot(x, y) / dot(x, x)))
 }
 
 /// xᵀy, summed in double precision.
@@ -211,15 +210,12 @@ fn dot(x: &[f32], y: &[f32]) -> f64 {
 
 /// Σ_k ‖C x_k − θ_k x_k‖² / (θ_k − b): see the head of this file.
 fn missing(dim: usize, values: &[f64], least: f64, basis: &[f32], image: &[f32]) -> f64 {
-    let vectors = basis.par_chunks_exact(dim).zip(image.par_chunks_exact(dim));
-    let each: Vec<f64> = vectors
-        .zip(values)
-        .map(|((x, y), &value)| {
-            let square = |(&x, &y): (&f32, &f32)| (f64::from(y) - value * f64::from(x)).powi(2);
-            x.iter().zip(y).map(square).sum::<f64>() / (value - least).max(1e-6 * least)
-        })
-        .collect();
-    each.iter().sum()
+    let vectors = basis.chunks_exact(dim).zip(image.chunks_exact(dim)).zip(values);
+    let terms = results(vectors, |_, ((x, y), &value)| {
+        let square = |(&x, &y): (&f32, &f32)| (f64::from(y) - value * f64::from(x)).powi(2);
+        x.iter().zip(y).map(square).sum::<f64>() / (value - least).max(1e-6 * least)
+    });
+    terms.iter().sum()
 }
 
 /// X ← [C X₁ made orthonormal, T₄(2C/b − I) X₂ without what lies in it], where X₁ are the first `apart` columns of Ritz vectors X and the
@@ -237,17 +233,16 @@ fn filter(
         orthonormalise(&mut locked, dim, &mut vec![0.0; first])?;
     }
     let width = 2.0 / least;
-    basis[first..].par_chunks_mut(PANEL * dim).zip(image[first..].par_chunks_mut(PANEL * dim)).for_each(
-        |(before, now)| {
-            now.iter_mut().zip(&*before).for_each(|(now, before)| *now = width * *now - before);
-            deflate(&locked, dim, before);
-            deflate(&locked, dim, now);
-        },
-    );
+    let panels = basis[first..].chunks_mut(PANEL * dim).zip(image[first..].chunks_mut(PANEL * dim));
+    each(panels, |_, (before, now)| {
+        now.iter_mut().zip(&*before).for_each(|(now, before)| *now = width * *now - before);
+        deflate(&locked, dim, before);
+        deflate(&locked, dim, now);
+    });
     for _ in 1..DEGREE {
         multiply(matrix, dim, &image[first..], &mut scratch[first..]);
-        let panels = basis[first..].par_chunks_mut(PANEL * dim).zip(image[first..].par_chunks(PANEL * dim));
-        panels.zip(scratch[first..].par_chunks_mut(PANEL * dim)).for_each(|((before, now), next)| {
+        let panels = basis[first..].chunks_mut(PANEL * dim).zip(image[first..].chunks(PANEL * dim));
+        each(panels.zip(scratch[first..].chunks_mut(PANEL * dim)), |_, ((before, now), next)| {
             next.iter_mut().zip(now).for_each(|(next, now)| *next = 2.0 * (width * *next - now));
             deflate(&locked, dim, next);
             before.iter_mut().zip(&*next).for_each(|(before, next)| *before = next - *before);
@@ -284,7 +279,7 @@ fn sketch(matrix: &[f32], dim: usize, width: usize) -> Vec<f32> {
     }
     let signs: Vec<f32> = (0..dim).map(|_| if rng.random::<bool>() { 1.0 } else { -1.0 }).collect();
     let mut image = vec![0.0; dim * width];
-    image.par_chunks_exact_mut(dim).enumerate().for_each(|(column, out)| {
+    each(image.chunks_exact_mut(dim), |column, out| {
         for place in (column..dim).step_by(width) {
             let (own, sign) = (order[place], signs[place]);
             let from = &matrix[own * dim..][..dim];
@@ -297,7 +292,7 @@ fn sketch(matrix: &[f32], dim: usize, width: usize) -> Vec<f32> {
 /// C X, a panel of columns at a time.
 fn multiply(matrix: &[f32], dim: usize, basis: &[f32], image: &mut [f32]) {
     let matrix = columns(matrix, dim, dim, dim);
-    image.par_chunks_mut(PANEL * dim).zip(basis.par_chunks(PANEL * dim)).for_each(|(image, basis)| {
+    each(image.chunks_mut(PANEL * dim).zip(basis.chunks(PANEL * dim)), |_, (image, basis)| {
         let count = basis.len() / dim;
         let basis = columns(basis, dim, count, dim);
         product(columns_mut(image, dim, count, dim), Accum::Replace, matrix, basis);
@@ -307,7 +302,7 @@ fn multiply(matrix: &[f32], dim: usize, basis: &[f32], image: &mut [f32]) {
 /// X ← X R⁻¹ with XᵀX = RᵀR, twice; `scratch` has the size of X. `None` where X has not full rank.
 fn orthonormalise(basis: &mut Vec<f32>, dim: usize, scratch: &mut Vec<f32>) -> Option<()> {
     let width = basis.len() / dim;
-    basis.par_chunks_exact_mut(dim).for_each(|column| {
+    each(basis.chunks_exact_mut(dim), |_, column| {
         let norm = column.iter().map(|&v| f64::from(v) * f64::from(v)).sum::<f64>().sqrt();
         column.iter_mut().for_each(|v| *v = (f64::from(*v) / norm) as f32);
     });
@@ -325,7 +320,7 @@ fn orthonormalise(basis: &mut Vec<f32>, dim: usize, scratch: &mut Vec<f32>) -> O
         let factor = MatRef::from_column_major_slice(&gram, width, width);
         let inverse = lower_inverse(factor);
         // R⁻¹ is upper triangular: a panel needs the columns up to its own last.
-        scratch.par_chunks_mut(PANEL * dim).enumerate().for_each(|(panel, out)| {
+        each(scratch.chunks_mut(PANEL * dim), |panel, out| {
             let count = out.len() / dim;
             let start = panel * PANEL;
             let used = start + count;

@@ -5,7 +5,7 @@
 //! precision: rounding stays that of 1024 rows however many there are. A tile belongs to one thread at a time and blocks
 //! come in order, so the sums have the same bits for any number of threads.
 
-use rayon::prelude::*;
+use crate::parallel::each;
 
 use crate::kernel::{Accum, Mat, MatRef, columns, product};
 
@@ -51,7 +51,7 @@ impl Tiles {
     /// Adds lhs · rhsᵀ, a symmetric matrix; both have as many rows as this matrix.
     pub(super) fn add(&mut self, lhs: MatRef<'_, f32>, rhs: MatRef<'_, f32>, products: Products) {
         let long = lhs.ncols();
-        self.tiles.par_iter_mut().for_each(|tile| {
+        each(&mut self.tiles, |_, tile| {
             let (height, width) = (tile.values.nrows(), tile.values.ncols());
             let mut single = Mat::<f32>::zeros(height, width);
             for first in (0..long).step_by(SLAB) {
@@ -76,7 +76,7 @@ impl Tiles {
 
     /// Adds weight · v vᵀ.
     pub(super) fn add_outer(&mut self, v: &[f64], weight: f64) {
-        self.tiles.par_iter_mut().for_each(|tile| {
+        each(&mut self.tiles, |_, tile| {
             for j in 0..tile.values.ncols() {
                 let factor = weight * v[tile.column + j];
                 let sums = tile.values.col_as_slice_mut(j).iter_mut().zip(&v[tile.row..]);
@@ -98,7 +98,7 @@ impl Tiles {
         let n = self.order;
         let mut full = vec![T::default(); n * n];
         // The tiles whose rows or columns meet a strip of columns fill it.
-        full.par_chunks_mut(TILE * n).enumerate().for_each(|(strip, columns)| {
+        each(full.chunks_mut(TILE * n), |strip, columns| {
             let start = strip * TILE;
             for tile in &self.tiles {
                 let (height, width) = (tile.values.nrows(), tile.values.ncols());
@@ -173,7 +173,7 @@ impl SecondMoments {
         assert!(dim > 0 && rows.len().is_multiple_of(dim), "whole rows of {dim} values");
         let count = rows.len() / dim;
         self.rows += count as u64;
-        self.sum.par_chunks_mut(TILE).enumerate().for_each(|(chunk, sum)| {
+        each(self.sum.chunks_mut(TILE), |chunk, sum| {
             for row in rows.chunks_exact(dim) {
                 let values = &row[chunk * TILE..][..sum.len()];
                 sum.iter_mut().zip(values).for_each(|(sum, &t)| *sum += f64::from(t));

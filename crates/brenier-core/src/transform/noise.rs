@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::data::{Pick, Selection, short_name};
 use crate::kernel::eigen::symmetric_eigen;
 use crate::kernel::{Accum, Mat, columns, columns_mut, product};
+use crate::parallel::each;
 use crate::{Error, Result};
 
 /// Stream of the noise that a row keeps; far from those of training steps and folds.
@@ -222,7 +223,6 @@ impl GivenNoise {
 
     /// Adds noise to rows of variables; `stream(chunk)` has the random numbers of 64 rows.
     pub(crate) fn add(&self, rows: &mut [f32], stream: impl Fn(usize) -> ChaCha8Rng + Sync) {
-        use rayon::prelude::*;
         let width = match self {
             Self::Columns(sd) => sd.len(),
             Self::Mixed(width, _) => *width,
@@ -230,7 +230,7 @@ impl GivenNoise {
         if width == 0 {
             return;
         }
-        rows.par_chunks_mut(ROWS * width).enumerate().for_each(|(chunk, rows)| {
+        each(rows.chunks_mut(ROWS * width), |chunk, rows| {
             let mut rng = stream(chunk);
             match self {
                 Self::Columns(sd) => {

@@ -16,10 +16,10 @@
 //!
 //! Both covariances are sums of [`SecondMoments`], so that nothing of the table's size is kept.
 
+use crate::parallel::each;
 use rand::RngExt;
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 use rand_distr::StandardNormal;
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::exact;
@@ -401,7 +401,7 @@ fn times(lhs: MatRef<'_, f64>, rhs: MatRef<'_, f64>) -> Mat<f64> {
     let (rows, cols) = (lhs.nrows(), rhs.ncols());
     let mut values = vec![0.0; rows * cols];
     if rows > 0 {
-        values.par_chunks_mut(PANEL * rows).enumerate().for_each(|(panel, out)| {
+        each(values.chunks_mut(PANEL * rows), |panel, out| {
             let count = out.len() / rows;
             let right = rhs.subcols(panel * PANEL, count);
             product(columns_mut(out, rows, count, rows), Accum::Replace, lhs, right);

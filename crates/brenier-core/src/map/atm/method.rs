@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::AtmMap;
 use super::basis::Bounds;
 use super::terms::{Component, Layout, Scratch, Size};
 use super::train::train;
+use crate::map::batch::EVALUATION_ROWS;
 use crate::map::method::{
     Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, SizeAdvice, Training,
 };
 use crate::map::{ConditionalMap, Inversion, SampleSettings, TransportMap};
+use crate::parallel::each_with;
 use crate::train::{Outcome, TrainSettings};
 use crate::{Error, Result};
 
@@ -176,11 +177,15 @@ impl TransportMap for Atm {
         }
         let tolerance = settings.tolerance.unwrap_or(TOLERANCE);
         let mut x = vec![0.0; z.len()];
-        let rows = x.par_chunks_mut(n).zip(z.par_chunks(n)).zip(observation);
-        let solved: Vec<(u32, f64)> = rows
-            .map_init(
-                || (Scratch::default(), vec![0.0; m + n]),
-                |(scratch, row), ((x, z), &place)| {
+        let mut solved = vec![(0, 0.0); observation.len()];
+        let blocks = x.chunks_mut(EVALUATION_ROWS * n).zip(z.chunks(EVALUATION_ROWS * n));
+        let places = observation.chunks(EVALUATION_ROWS).zip(solved.chunks_mut(EVALUATION_ROWS));
+        each_with(
+            blocks.zip(places),
+            || (Scratch::default(), vec![0.0; m + n]),
+            |(scratch, row), _, ((x, z), (places, solved))| {
+                let points = x.chunks_exact_mut(n).zip(z.chunks_exact(n));
+                for ((x, z), (&place, solved)) in points.zip(places.iter().zip(solved)) {
                     let place = place as usize;
                     row[..m].copy_from_slice(&given[place * m..(place + 1) * m]);
                     let (mut iterations, mut worst) = (0, 0.0_f64);
@@ -190,17 +195,14 @@ impl TransportMap for Atm {
                         iterations += found.iterations;
                         let missed = found.residual.abs() / (1.0 + z[k].abs());
                         // A point that is not finite is as far off as can be.
-                        worst = worst.max(if found.x.is_finite() && missed.is_finite() {
-                            missed
-                        } else {
-                            f64::MAX
-                        });
+                        let known = found.x.is_finite() && missed.is_finite();
+                        worst = worst.max(if known { missed } else { f64::MAX });
                     }
                     x.copy_from_slice(&row[m..]);
-                    (iterations, worst)
-                },
-            )
-            .collect();
+                    *solved = (iterations, worst);
+                }
+            },
+        );
         let unsolved: Vec<u32> =
             (0..).zip(&solved).filter(|(_, (_, missed))| *missed > tolerance).map(|(row, _)| row).collect();
         if let (Some(&row), false) = (unsolved.first(), settings.skip_unsolved) {

@@ -21,13 +21,12 @@ mod train;
 
 pub use method::AtmSettings;
 
-use rayon::prelude::*;
-
 use self::basis::Bounds;
 use self::terms::{Component, Expansion, Layout, Scratch};
 use super::batch::{EVALUATION_ROWS, check_batch, check_parameters};
 use super::{ConditionalMap, TensorSpec, reference_density};
 use crate::kernel::Real;
+use crate::parallel::try_each_with;
 use crate::{Error, Result};
 
 /// An adaptive transport map with its parameters: sizes, quantiles, coefficients and multi-indices.
@@ -73,25 +72,30 @@ impl<T: Real> AtmMap<T> {
         let (n, m) = (self.layout.target, self.layout.given);
         check_batch(x, y, n, m)?;
         let (components, bounds) = self.decode()?;
-        let rows = outputs.into_par_iter().with_min_len(EVALUATION_ROWS).enumerate();
-        let broken = rows.map_init(
+        let mut outputs = outputs.into_iter();
+        let rows = outputs.len();
+        let blocks = (0..rows).step_by(EVALUATION_ROWS).map(|first| {
+            let own: Vec<O> = outputs.by_ref().take(EVALUATION_ROWS).collect();
+            (first, own)
+        });
+        try_each_with(
+            blocks,
             || (Scratch::default(), vec![0.0; m + n]),
-            |(scratch, values), (b, output)| {
-                let inputs = y[b * m..(b + 1) * m].iter().chain(&x[b * n..(b + 1) * n]);
-                values.iter_mut().zip(inputs).for_each(|(value, input)| *value = input.to_f64());
-                match row(&components, &bounds, values, scratch, output) < f64::INFINITY {
-                    true => usize::MAX,
-                    false => b,
+            |(scratch, values), _, (first, outputs)| {
+                for (b, output) in (first..).zip(outputs) {
+                    let inputs = y[b * m..(b + 1) * m].iter().chain(&x[b * n..(b + 1) * n]);
+                    values.iter_mut().zip(inputs).for_each(|(value, input)| *value = input.to_f64());
+                    let density = row(&components, &bounds, values, scratch, output);
+                    if !(density < f64::INFINITY) {
+                        return Err(Error::Numerical(format!(
+                            "row {}: the density cannot be computed (a value far outside the training data)",
+                            b + 1
+                        )));
+                    }
                 }
+                Ok(())
             },
-        );
-        match broken.min() {
-            None | Some(usize::MAX) => Ok(()),
-            Some(row) => Err(Error::Numerical(format!(
-                "row {}: the density cannot be computed (a value far outside the training data)",
-                row + 1
-            ))),
-        }
+        )
     }
 }
 

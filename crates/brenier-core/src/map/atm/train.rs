@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::basis::Bounds;
@@ -24,6 +23,7 @@ use crate::StopToken;
 use crate::kernel::side_by_side;
 use crate::map::ConditionalMap;
 use crate::map::method::{MethodSpec, Training};
+use crate::parallel::results;
 use crate::store;
 use crate::train::{Dataset, Outcome, Progress, Stop, TrainEvent};
 use crate::{Error, Result};
@@ -142,25 +142,22 @@ fn chosen(curves: &[&[f64]]) -> usize {
 
 /// The bounds of every column of (y, x): its quantiles among `rows`, linear between order statistics.
 fn bounds(data: &Dataset, rows: &[u32]) -> Vec<Bounds> {
-    (0..data.given + data.target)
-        .into_par_iter()
-        .map(|column| {
-            let (values, width, place) = match column.checked_sub(data.given) {
-                None => (&data.y, data.given, column),
-                Some(place) => (&data.x, data.target, place),
-            };
-            let mut all: Vec<f32> = rows.iter().map(|&row| values[row as usize * width + place]).collect();
-            let mut quantile = |part: f64| {
-                let place = part * (all.len() - 1) as f64;
-                let (below, fraction) = (place.floor() as usize, place.fract());
-                let (_, &mut low, above) = all.select_nth_unstable_by(below, f32::total_cmp);
-                let high = above.iter().copied().min_by(f32::total_cmp).unwrap_or(low);
-                // Rounded as the model file has it, so that the map is the one that was trained.
-                f64::from((f64::from(low) + fraction * (f64::from(high) - f64::from(low))) as f32)
-            };
-            Bounds { low: quantile(TAIL), high: quantile(1.0 - TAIL) }
-        })
-        .collect()
+    results(0..data.given + data.target, |_, column| {
+        let (values, width, place) = match column.checked_sub(data.given) {
+            None => (&data.y, data.given, column),
+            Some(place) => (&data.x, data.target, place),
+        };
+        let mut all: Vec<f32> = rows.iter().map(|&row| values[row as usize * width + place]).collect();
+        let mut quantile = |part: f64| {
+            let place = part * (all.len() - 1) as f64;
+            let (below, fraction) = (place.floor() as usize, place.fract());
+            let (_, &mut low, above) = all.select_nth_unstable_by(below, f32::total_cmp);
+            let high = above.iter().copied().min_by(f32::total_cmp).unwrap_or(low);
+            // Rounded as the model file has it, so that the map is the one that was trained.
+            f64::from((f64::from(low) + fraction * (f64::from(high) - f64::from(low))) as f32)
+        };
+        Bounds { low: quantile(TAIL), high: quantile(1.0 - TAIL) }
+    })
 }
 
 impl Done {

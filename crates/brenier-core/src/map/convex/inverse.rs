@@ -9,7 +9,6 @@
 //! **L-BFGS** with a strong Wolfe line search on φ, the paper's choice, in double precision: kept for comparison. Rows
 //! that it cannot finish are finished by Newton.
 
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::newton::{Goal, newton, polish};
@@ -18,6 +17,7 @@ use super::{ConvexPotential, Shards, context_records};
 use crate::kernel::lbfgs::Lbfgs;
 use crate::map::Inversion;
 use crate::map::batch::Contexts;
+use crate::parallel::each_with;
 use crate::{Error, Result};
 
 /// Single-precision rounds stop at this residual: the next Newton step, taken for free, squares it.
@@ -221,48 +221,47 @@ impl<C: ConvexPotential<f32>, F: ConvexPotential<f64>> Inverse<'_, C, F> {
     ) {
         let map = self.fine;
         let (n, stride) = (map.target(), map.record());
-        let inputs = z.par_chunks(ROWS * n).zip(observation.par_chunks(ROWS));
-        let found: Vec<Solved> = inputs
-            .map_init(
-                || map.room(ROWS),
-                |shard, (z, observation)| {
-                    let start = vec![0.0; n];
-                    let mut rows: Vec<Lbfgs> =
-                        observation.iter().map(|_| Lbfgs::new(&start, settings.tolerance)).collect();
-                    let mut misfit = vec![0.0; n];
-                    loop {
-                        let open =
-                            |row: &Lbfgs| !row.finished() && row.evaluations() < settings.max_iterations;
-                        let active: Vec<usize> = (0..rows.len()).filter(|&row| open(&rows[row])).collect();
-                        if active.is_empty() {
-                            break;
-                        }
-                        let index: Vec<u32> = active.iter().map(|&row| observation[row]).collect();
-                        let points: Vec<f64> =
-                            active.iter().flat_map(|&row| rows[row].point()).copied().collect();
-                        let contexts = Contexts { records, stride, index: Some(&index) };
-                        map.gradient(shard, contexts, &points, active.len(), true);
-                        for (b, &row) in active.iter().enumerate() {
-                            let (x, z) = (&points[b * n..(b + 1) * n], &z[row * n..(row + 1) * n]);
-                            for (misfit, (gradient, z)) in
-                                misfit.iter_mut().zip(map.evaluated(shard).gradient[b * n..].iter().zip(z))
-                            {
-                                *misfit = gradient - z;
-                            }
-                            let linear: f64 = x.iter().zip(z).map(|(x, z)| x * z).sum();
-                            rows[row].tell(map.potential(shard, b, x).0 - linear, &misfit);
-                        }
+        let mut found: Vec<Solved> = vec![(Vec::new(), Vec::new()); observation.len().div_ceil(ROWS)];
+        let inputs = z.chunks(ROWS * n).zip(observation.chunks(ROWS));
+        each_with(
+            inputs.zip(&mut found),
+            || map.room(ROWS),
+            |shard, _, ((z, observation), found)| {
+                let start = vec![0.0; n];
+                let mut rows: Vec<Lbfgs> =
+                    observation.iter().map(|_| Lbfgs::new(&start, settings.tolerance)).collect();
+                let mut misfit = vec![0.0; n];
+                loop {
+                    let open = |row: &Lbfgs| !row.finished() && row.evaluations() < settings.max_iterations;
+                    let active: Vec<usize> = (0..rows.len()).filter(|&row| open(&rows[row])).collect();
+                    if active.is_empty() {
+                        break;
                     }
-                    let (mut x, mut ends) = (Vec::with_capacity(z.len()), Vec::with_capacity(rows.len()));
-                    for row in rows {
-                        let (residual, evaluations) = (largest(row.gradient()), row.evaluations());
-                        x.extend_from_slice(row.best());
-                        ends.push((residual, evaluations));
+                    let index: Vec<u32> = active.iter().map(|&row| observation[row]).collect();
+                    let points: Vec<f64> =
+                        active.iter().flat_map(|&row| rows[row].point()).copied().collect();
+                    let contexts = Contexts { records, stride, index: Some(&index) };
+                    map.gradient(shard, contexts, &points, active.len(), true);
+                    for (b, &row) in active.iter().enumerate() {
+                        let (x, z) = (&points[b * n..(b + 1) * n], &z[row * n..(row + 1) * n]);
+                        for (misfit, (gradient, z)) in
+                            misfit.iter_mut().zip(map.evaluated(shard).gradient[b * n..].iter().zip(z))
+                        {
+                            *misfit = gradient - z;
+                        }
+                        let linear: f64 = x.iter().zip(z).map(|(x, z)| x * z).sum();
+                        rows[row].tell(map.potential(shard, b, x).0 - linear, &misfit);
                     }
-                    (x, ends)
-                },
-            )
-            .collect();
+                }
+                let (mut x, mut ends) = (Vec::with_capacity(z.len()), Vec::with_capacity(rows.len()));
+                for row in rows {
+                    let (residual, evaluations) = (largest(row.gradient()), row.evaluations());
+                    x.extend_from_slice(row.best());
+                    ends.push((residual, evaluations));
+                }
+                *found = (x, ends);
+            },
+        );
         let count = observation.len();
         let mut rows = Rows::at_rest(n, (0..count as u32).collect(), observation.to_vec(), z.to_vec());
         rows.x = found.iter().flat_map(|(x, _)| x).copied().collect();

@@ -13,10 +13,9 @@ pub(super) use inverse::{Inverse, demand_solved};
 
 use std::sync::{Mutex, PoisonError};
 
-use rayon::prelude::*;
-
 use super::batch::Contexts;
 use crate::kernel::Real;
+use crate::parallel::each;
 use rows::ROWS;
 
 /// A potential G(x; y), smooth and strongly convex in x for every y.
@@ -79,7 +78,7 @@ pub(super) fn context_records<T: Real, P: ConvexPotential<T>>(
 ) -> Vec<T> {
     let (m, stride) = (map.given(), map.record());
     let mut records = vec![T::ZERO; observations * stride];
-    records.par_chunks_mut(ROWS * stride).enumerate().for_each(|(index, records)| {
+    each(records.chunks_mut(ROWS * stride), |index, records| {
         let count = records.len() / stride;
         map.contexts(&given[index * ROWS * m..][..count * m], records, count);
     });

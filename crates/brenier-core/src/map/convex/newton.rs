@@ -4,12 +4,11 @@
 //! exactly one point, and d = −H⁻¹F is a direction of descent. Every step is judged by φ and its slope along d before it
 //! is taken, so a row never leaves the best point it has found, however fast H changes on the way.
 
-use rayon::prelude::*;
-
 use super::rows::{ROWS, Rows, Search, Span, largest};
 use super::{ConvexPotential, Shards};
 use crate::kernel::Real;
 use crate::map::batch::Contexts;
+use crate::parallel::each_with;
 
 /// Polishing steps with a fixed factor before Newton takes over again.
 const POLISH_ROUNDS: u32 = 4;
@@ -59,9 +58,10 @@ pub(super) fn newton<T: Real, P: ConvexPotential<T>>(
         if rows.len() == 0 {
             break;
         }
-        rows.spans().for_each_init(
+        each_with(
+            rows.spans(),
             || (vec![T::ZERO; ROWS * n], vec![0.0; n]),
-            |(trial, misfit), mut span| {
+            |(trial, misfit), _, mut span| {
                 shards.with(map, |shard| {
                     let count = span.observation.len();
                     span.trials(trial, n);
@@ -133,9 +133,10 @@ pub(super) fn polish<T: Real, P: ConvexPotential<T>>(
         if rows.len() == 0 {
             break;
         }
-        rows.spans().for_each_init(
+        each_with(
+            rows.spans(),
             || (vec![T::ZERO; ROWS * n], vec![0.0; n]),
-            |(trial, misfit), mut span| {
+            |(trial, misfit), _, mut span| {
                 shards.with(map, |shard| {
                     let count = span.observation.len();
                     span.trials(trial, n);

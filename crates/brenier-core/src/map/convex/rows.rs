@@ -1,7 +1,5 @@
 //! The rows of an inversion that are not solved yet: side by side, dropping out as they converge.
 
-use rayon::prelude::*;
-
 use crate::kernel::{Real, spd};
 
 /// Rows evaluated together.
@@ -215,11 +213,11 @@ impl Span<'_> {
 }
 
 impl Rows {
-    pub(super) fn spans(&mut self) -> impl IndexedParallelIterator<Item = Span<'_>> {
+    pub(super) fn spans(&mut self) -> impl Iterator<Item = Span<'_>> {
         let n = self.n;
-        let fixed = self.observation.par_chunks(ROWS).zip(self.z.par_chunks(ROWS * n));
-        let points = self.x.par_chunks_mut(ROWS * n).zip(self.direction.par_chunks_mut(ROWS * n));
-        let rest = self.factor.par_chunks_mut(ROWS * n * n).zip(self.search.par_chunks_mut(ROWS));
+        let fixed = self.observation.chunks(ROWS).zip(self.z.chunks(ROWS * n));
+        let points = self.x.chunks_mut(ROWS * n).zip(self.direction.chunks_mut(ROWS * n));
+        let rest = self.factor.chunks_mut(ROWS * n * n).zip(self.search.chunks_mut(ROWS));
         fixed.zip(points).zip(rest).map(|(((observation, z), (x, direction)), (factor, search))| Span {
             observation,
             z,

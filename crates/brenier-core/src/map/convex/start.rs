@@ -1,12 +1,11 @@
 //! Where the inversion starts: the closer, the fewer evaluations a draw takes.
 
-use rayon::prelude::*;
-
 use super::inverse::Inverse;
 use super::newton::{Goal, newton};
 use super::rows::{Rows, Search};
 use super::{ConvexPotential, Shards};
 use crate::kernel::spd;
+use crate::parallel::{each_with, results};
 
 /// Observations with at least this many draws start from the linearisation at their centre.
 const CENTRED_FROM: usize = 8;
@@ -122,24 +121,29 @@ impl<C: ConvexPotential<f32>, F: ConvexPotential<f64>> Inverse<'_, C, F> {
             }
         }
         let quadratics: Vec<Option<Vec<f64>>> =
-            members.par_iter().map(|members| fit_quadratic(&pilot, members, terms)).collect();
-        let starts = rows.direction.par_chunks_mut(n).zip(rows.search.par_iter_mut());
-        let fixed = rows.x.par_chunks(n).zip(rows.z.par_chunks(n)).zip(&rows.observation);
-        starts.zip(fixed).with_min_len(64).for_each_init(
+            results(&members, |_, members| fit_quadratic(&pilot, members, terms));
+        each_with(
+            rows.spans(),
             || (vec![0.0; terms], vec![0.0; n], vec![0.0; n]),
-            |(phi, step, pull), ((direction, search), ((x, z), &o))| {
-                let (quadratic, centre) = (&quadratics[o as usize], place[o as usize]);
-                let Some(coefficients) = quadratic.as_ref().filter(|_| centre != usize::MAX) else { return };
-                monomials(z, phi);
-                for (j, (step, x)) in step.iter_mut().zip(x).enumerate() {
-                    *step = (0..terms).map(|t| phi[t] * coefficients[t + j * terms]).sum::<f64>() - x;
-                }
-                // F = −Hd at the centre, d the direction so far.
-                spd::multiply(&centres.factor[centre * n * n..(centre + 1) * n * n], direction, pull);
-                let slope = -pull.iter().zip(step.iter()).map(|(p, s)| p * s).sum::<f64>();
-                if slope < 0.0 {
-                    direction.copy_from_slice(step);
-                    search.slope = slope;
+            |(phi, step, pull), _, span| {
+                for (b, &o) in span.observation.iter().enumerate() {
+                    let (quadratic, centre) = (&quadratics[o as usize], place[o as usize]);
+                    let Some(coefficients) = quadratic.as_ref().filter(|_| centre != usize::MAX) else {
+                        continue;
+                    };
+                    let own = b * n..(b + 1) * n;
+                    let direction = &mut span.direction[own.clone()];
+                    monomials(&span.z[own.clone()], phi);
+                    for (j, (step, x)) in step.iter_mut().zip(&span.x[own]).enumerate() {
+                        *step = (0..terms).map(|t| phi[t] * coefficients[t + j * terms]).sum::<f64>() - x;
+                    }
+                    // F = −Hd at the centre, d the direction so far.
+                    spd::multiply(&centres.factor[centre * n * n..(centre + 1) * n * n], direction, pull);
+                    let slope = -pull.iter().zip(step.iter()).map(|(p, s)| p * s).sum::<f64>();
+                    if slope < 0.0 {
+                        direction.copy_from_slice(step);
+                        span.search[b].slope = slope;
+                    }
                 }
             },
         );

@@ -1,13 +1,12 @@
 //! Sampling: x(0) from x(1) = z, by integrating dx/dt = −∇ₓΦ from t = 1 back to t = 0.
 
-use rayon::prelude::*;
-
 use super::flow::{Journey, Shard, Track};
 use super::potential::Wanted;
 use super::{CotMap, check_steps};
 use crate::kernel::Real;
 use crate::map::Inversion;
 use crate::map::batch::{Contexts, EVALUATION_ROWS};
+use crate::parallel::try_each_with;
 use crate::{Error, Result};
 
 /// Rows that travel together: a stage needs one column a row, so twice the usual number fits the same caches.
@@ -80,12 +79,13 @@ impl<T: Real> CotMap<T> {
         let records = self.context_records(&given[..observations * m], observations);
         let frame = self.frame();
         let mut end = start.to_vec();
-        end.par_chunks_mut(TRAVEL_ROWS * n).enumerate().try_for_each_init(
+        try_each_with(
+            end.chunks_mut(TRAVEL_ROWS * n),
             || {
                 let track = Track::new(self, TRAVEL_ROWS, Wanted::Gradient, 0);
                 (track, Shard::new(self, TRAVEL_ROWS))
             },
-            |(track, shard), (index, x)| {
+            |(track, shard), index, x| {
                 let (rows, first) = (x.len() / n, index * TRAVEL_ROWS);
                 let index = Some(&observation[first..first + rows]);
                 let contexts = Contexts { records: &records, stride, index };

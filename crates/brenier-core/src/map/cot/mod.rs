@@ -26,12 +26,12 @@ pub use method::{Flow, FlowSettings};
 pub use shape::CotShape;
 pub use step::CotWorkspace;
 
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::batch::{Contexts, EVALUATION_ROWS, check_batch, check_observations, check_parameters};
 use super::{ConditionalMap, FlowCosts, TensorSpec};
 use crate::kernel::Real;
+use crate::parallel::{each, try_each_with};
 use crate::{Error, Result};
 use flow::{Journey, Objective, Shard, Track};
 use potential::Wanted;
@@ -153,16 +153,17 @@ impl<T: Real> CotMap<T> {
         let mut costs = FlowCosts { transport: vec![0.0; rows], hjb: vec![0.0; rows] };
         let frame = self.frame();
         let outputs = z
-            .par_chunks_mut(EVALUATION_ROWS * n)
-            .zip(log_det.par_chunks_mut(EVALUATION_ROWS))
-            .zip(costs.transport.par_chunks_mut(EVALUATION_ROWS))
-            .zip(costs.hjb.par_chunks_mut(EVALUATION_ROWS));
-        x.par_chunks(EVALUATION_ROWS * n).enumerate().zip(outputs).try_for_each_init(
+            .chunks_mut(EVALUATION_ROWS * n)
+            .zip(log_det.chunks_mut(EVALUATION_ROWS))
+            .zip(costs.transport.chunks_mut(EVALUATION_ROWS))
+            .zip(costs.hjb.chunks_mut(EVALUATION_ROWS));
+        try_each_with(
+            x.chunks(EVALUATION_ROWS * n).zip(outputs),
             || {
                 let track = Track::new(self, EVALUATION_ROWS, Wanted::Laplacian, 0);
                 (track, Shard::new(self, EVALUATION_ROWS), vec![T::ZERO; EVALUATION_ROWS * stride])
             },
-            |(track, shard, records), ((index, x), (((z, log_det), transport), hjb))| {
+            |(track, shard, records), index, (x, (((z, log_det), transport), hjb))| {
                 let rows = log_det.len();
                 self.contexts(&y[index * EVALUATION_ROWS * m..][..rows * m], records, rows);
                 let contexts = Contexts { records, stride, index: None };
@@ -193,13 +194,14 @@ impl<T: Real> CotMap<T> {
         let observations = check_observations(x, given, observation, out, n, m)?;
         let records = &self.context_records(&given[..observations * m], observations);
         let frame = self.frame();
-        let shards = x.par_chunks(EVALUATION_ROWS * n).zip(observation.par_chunks(EVALUATION_ROWS));
-        shards.zip(out.par_chunks_mut(EVALUATION_ROWS)).enumerate().try_for_each_init(
+        let shards = x.chunks(EVALUATION_ROWS * n).zip(observation.chunks(EVALUATION_ROWS));
+        try_each_with(
+            shards.zip(out.chunks_mut(EVALUATION_ROWS)),
             || {
                 let track = Track::new(self, EVALUATION_ROWS, Wanted::Laplacian, 0);
                 (track, Shard::new(self, EVALUATION_ROWS))
             },
-            |(track, shard), (place, ((x, observation), out))| {
+            |(track, shard), place, ((x, observation), out)| {
                 let rows = out.len();
                 let contexts = Contexts { records, stride, index: Some(observation) };
                 shard.x[..rows * n].copy_from_slice(x);
@@ -217,7 +219,7 @@ impl<T: Real> CotMap<T> {
     fn context_records(&self, given: &[T], observations: usize) -> Vec<T> {
         let (m, stride) = (self.layout.shape.given, self.layout.record);
         let mut records = vec![T::ZERO; observations * stride];
-        records.par_chunks_mut(EVALUATION_ROWS * stride).enumerate().for_each(|(index, records)| {
+        each(records.chunks_mut(EVALUATION_ROWS * stride), |index, records| {
             let rows = records.len() / stride;
             self.contexts(&given[index * EVALUATION_ROWS * m..][..rows * m], records, rows);
         });
@@ -288,13 +290,14 @@ impl<T: Real> ConditionalMap<T> for CotMap<T> {
         let (journey, frame) = (Journey::to_reference(steps), self.frame());
         let objective = Objective { weight: -1.0, transport: 0.0, hjb: 0.0 };
         let shard_rows = EVALUATION_ROWS.min(rows.max(1));
-        let outputs = out.par_chunks_mut(shard_rows).zip(gradient.par_chunks_mut(shard_rows * n));
-        x.par_chunks(shard_rows * n).enumerate().zip(outputs).try_for_each_init(
+        let outputs = out.chunks_mut(shard_rows).zip(gradient.chunks_mut(shard_rows * n));
+        try_each_with(
+            x.chunks(shard_rows * n).zip(outputs),
             || {
                 let track = Track::new(self, shard_rows, Wanted::Adjoint, 0);
                 (track, Shard::new(self, shard_rows), vec![T::ZERO; shard_rows * stride])
             },
-            |(track, shard, records), ((index, x), (out, gradient))| {
+            |(track, shard, records), index, (x, (out, gradient))| {
                 let rows = out.len();
                 self.contexts(&y[index * shard_rows * m..][..rows * m], records, rows);
                 let contexts = Contexts { records, stride, index: None };

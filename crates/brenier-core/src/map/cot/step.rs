@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use crate::kernel::Accum;
-use rayon::prelude::*;
 
 use super::CotMap;
 use super::adjoint::Sums;
@@ -16,6 +15,7 @@ use crate::kernel::{Real, columns, columns_mut, product};
 use crate::map::batch::{Contexts, sum_into};
 use crate::map::embed::EmbeddingPart;
 use crate::map::{Block, Constraint, Trainable};
+use crate::parallel::each;
 
 /// Entries of a gradient block: small enough to stay in a core's cache with its optimiser state.
 const BLOCK_ENTRIES: usize = 16_384;
@@ -138,14 +138,11 @@ impl<T: Real> CotMap<T> {
         let (frame, embedding) = (&*frame, &self.layout.embedding);
         // Without an embedding a shard still gets its (unused) number, so that the iterators go in step.
         let width = shard_rows * embedding.stride().max(1);
-        let (values, bars) = (embedded.par_chunks_mut(width), embedded_bars.par_chunks_mut(width));
-        shards[..used]
-            .par_iter_mut()
-            .zip(records.par_chunks_mut(shard_rows * stride))
-            .zip(adjoints.par_chunks_mut(shard_rows * stride))
-            .zip(values.zip(bars))
-            .enumerate()
-            .for_each(|(index, (((shard, records), adjoints), (values, bars)))| {
+        let (values, bars) = (embedded.chunks_mut(width), embedded_bars.chunks_mut(width));
+        let both = records.chunks_mut(shard_rows * stride).zip(adjoints.chunks_mut(shard_rows * stride));
+        each(
+            shards[..used].iter_mut().zip(both).zip(values.zip(bars)),
+            |index, ((shard, (records, adjoints)), (values, bars))| {
                 let mut track =
                     take(tracks).unwrap_or_else(|| Track::new(self, shard_rows, Wanted::Adjoint, kept));
                 let first = index * shard_rows;
@@ -174,7 +171,8 @@ impl<T: Real> CotMap<T> {
                     }
                 }
                 put_back(tracks, track);
-            });
+            },
+        );
         for (index, shard) in shards[..used].iter().enumerate() {
             self.check_shard(shard, shard_rows.min(rows - index * shard_rows), index * shard_rows)?;
         }

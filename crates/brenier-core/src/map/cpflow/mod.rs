@@ -24,12 +24,12 @@ pub use method::CpFlowSettings;
 pub use shape::CpFlowShape;
 pub use step::CpFlowWorkspace;
 
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::batch::{Contexts, EVALUATION_ROWS, check_batch, check_observations, check_parameters};
 use super::{ConditionalMap, TensorSpec, reference_density};
 use crate::kernel::Real;
+use crate::parallel::{each, try_each_with};
 use crate::{Error, Result};
 use features::{Pass, Scratch};
 use shape::Layout;
@@ -204,7 +204,7 @@ impl<T: Real> CpFlowMap<T> {
         &self,
         x: &[T],
         y: &[T],
-        outputs: impl IndexedParallelIterator<Item = O>,
+        outputs: impl Iterator<Item = O>,
         read: impl Fn(&mut Shard<T>, O) -> Result<()> + Sync,
     ) -> Result<()> {
         let (n, m, stride) = (self.layout.shape.target, self.layout.shape.given, self.layout.record);
@@ -212,14 +212,17 @@ impl<T: Real> CpFlowMap<T> {
         let weights = &self.weights();
         let most = EVALUATION_ROWS.min(x.len() / n);
         let room = || (Shard::new(self, most, false), vec![T::ZERO; stride * most]);
-        let shards = x.par_chunks(EVALUATION_ROWS * n).enumerate().zip(outputs);
-        shards.try_for_each_init(room, |(shard, records), ((index, x), outputs)| {
-            let rows = x.len() / n;
-            self.contexts(weights, &y[index * EVALUATION_ROWS * m..][..rows * m], records, rows);
-            self.run_shard(shard, weights, Contexts { records, stride, index: None }, x, rows);
-            self.check_shard(shard, index * EVALUATION_ROWS)?;
-            read(shard, outputs)
-        })
+        try_each_with(
+            x.chunks(EVALUATION_ROWS * n).zip(outputs),
+            room,
+            |(shard, records), index, (x, outputs)| {
+                let rows = x.len() / n;
+                self.contexts(weights, &y[index * EVALUATION_ROWS * m..][..rows * m], records, rows);
+                self.run_shard(shard, weights, Contexts { records, stride, index: None }, x, rows);
+                self.check_shard(shard, index * EVALUATION_ROWS)?;
+                read(shard, outputs)
+            },
+        )
     }
 
     /// The potential F and its Hessian (n × n, column-major) at the points where every row enters the last block.
@@ -227,8 +230,7 @@ impl<T: Real> CpFlowMap<T> {
         let n = self.layout.shape.target;
         let rows = x.len() / n;
         let (mut potential, mut hessian) = (vec![0.0; rows], vec![0.0; rows * n * n]);
-        let outputs =
-            potential.par_chunks_mut(EVALUATION_ROWS).zip(hessian.par_chunks_mut(EVALUATION_ROWS * n * n));
+        let outputs = potential.chunks_mut(EVALUATION_ROWS).zip(hessian.chunks_mut(EVALUATION_ROWS * n * n));
         let weights = self.weights();
         self.for_each_shard(x, y, outputs, |shard, (potential, hessian)| {
             let (Some(pass), Some(block)) = (shard.passes.last(), weights.blocks.last()) else {
@@ -258,15 +260,16 @@ impl<T: Real> CpFlowMap<T> {
         let observations = check_observations(x, given, observation, out, n, m)?;
         let weights = &self.weights();
         let mut records = vec![T::ZERO; observations * stride];
-        records.par_chunks_mut(EVALUATION_ROWS * stride).enumerate().for_each(|(index, records)| {
+        each(records.chunks_mut(EVALUATION_ROWS * stride), |index, records| {
             let count = records.len() / stride;
             self.contexts(weights, &given[index * EVALUATION_ROWS * m..][..count * m], records, count);
         });
         let most = EVALUATION_ROWS.min(out.len());
-        let shards = x.par_chunks(EVALUATION_ROWS * n).zip(observation.par_chunks(EVALUATION_ROWS));
-        shards.zip(out.par_chunks_mut(EVALUATION_ROWS)).enumerate().try_for_each_init(
+        let shards = x.chunks(EVALUATION_ROWS * n).zip(observation.chunks(EVALUATION_ROWS));
+        try_each_with(
+            shards.zip(out.chunks_mut(EVALUATION_ROWS)),
             || Shard::new(self, most, false),
-            |shard, (place, ((x, observation), out))| {
+            |shard, place, ((x, observation), out)| {
                 let contexts = Contexts { records: &records, stride, index: Some(observation) };
                 self.run_shard(shard, weights, contexts, x, out.len());
                 self.check_shard(shard, place * EVALUATION_ROWS)?;
@@ -317,7 +320,7 @@ impl<T: Real> ConditionalMap<T> for CpFlowMap<T> {
 
     fn forward(&self, x: &[T], y: &[T], z: &mut [T], log_det: &mut [f64]) -> Result<()> {
         let n = self.layout.shape.target;
-        let outputs = z.par_chunks_mut(EVALUATION_ROWS * n).zip(log_det.par_chunks_mut(EVALUATION_ROWS));
+        let outputs = z.chunks_mut(EVALUATION_ROWS * n).zip(log_det.chunks_mut(EVALUATION_ROWS));
         self.for_each_shard(x, y, outputs, |shard, (z, log_det)| {
             z.copy_from_slice(&shard.z[..z.len()]);
             log_det.copy_from_slice(&shard.log_det[..log_det.len()]);
@@ -334,10 +337,11 @@ impl<T: Real> ConditionalMap<T> for CpFlowMap<T> {
             let records = || vec![T::ZERO; stride * most];
             (Shard::new(self, most, true), records(), records())
         };
-        let outputs = out.par_chunks_mut(EVALUATION_ROWS).zip(gradient.par_chunks_mut(EVALUATION_ROWS * n));
-        x.par_chunks(EVALUATION_ROWS * n).enumerate().zip(outputs).try_for_each_init(
+        let outputs = out.chunks_mut(EVALUATION_ROWS).zip(gradient.chunks_mut(EVALUATION_ROWS * n));
+        try_each_with(
+            x.chunks(EVALUATION_ROWS * n).zip(outputs),
             room,
-            |(shard, records, adjoints), ((index, x), (out, gradient))| {
+            |(shard, records, adjoints), index, (x, (out, gradient))| {
                 let rows = out.len();
                 self.contexts(weights, &y[index * EVALUATION_ROWS * m..][..rows * m], records, rows);
                 let contexts = Contexts { records, stride, index: None };

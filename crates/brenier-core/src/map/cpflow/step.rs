@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use crate::kernel::Accum;
-use rayon::prelude::*;
 
 use super::stochastic::Probes;
 use super::weights::{Effective, LEAST_FACTOR, softplus_slope};
@@ -12,6 +11,7 @@ use crate::Result;
 use crate::kernel::{Real, columns, columns_mut, product, vectorised};
 use crate::map::batch::{Contexts, sum_into};
 use crate::map::{Block, Constraint, Trainable};
+use crate::parallel::each;
 
 /// Entries of a gradient block: small enough to stay in a core's cache with its optimiser state.
 const BLOCK_ENTRIES: usize = 16_384;
@@ -150,39 +150,35 @@ impl<T: Real> CpFlowMap<T> {
         }
         let weights = &*weights;
         let estimated = with_adjoints && self.log_det == LogDet::Stochastic;
-        shards[..used]
-            .par_iter_mut()
-            .zip(records.par_chunks_mut(shard_rows * stride))
-            .zip(adjoints.par_chunks_mut(shard_rows * stride))
-            .enumerate()
-            .for_each(|(index, ((shard, records), adjoints))| {
-                let first = index * shard_rows;
-                let count = shard_rows.min(rows - first);
-                let x = &x[first * n..(first + count) * n];
-                for (l, block) in weights.blocks.iter().enumerate() {
-                    if !wide {
-                        self.open_contexts(l, &y[first * m..(first + count) * m], records, count);
-                    }
-                    self.close_contexts(l, block, records, count);
+        let both = records.chunks_mut(shard_rows * stride).zip(adjoints.chunks_mut(shard_rows * stride));
+        each(shards[..used].iter_mut().zip(both), |index, (shard, (records, adjoints))| {
+            let first = index * shard_rows;
+            let count = shard_rows.min(rows - first);
+            let x = &x[first * n..(first + count) * n];
+            for (l, block) in weights.blocks.iter().enumerate() {
+                if !wide {
+                    self.open_contexts(l, &y[first * m..(first + count) * m], records, count);
                 }
-                for pass in &mut shard.passes {
-                    // Only the loss of a step is estimated.
-                    match estimated {
-                        true => _ = pass.probes.get_or_insert_with(|| Probes::new(n, shard_rows)),
-                        false => pass.probes = None,
-                    }
+                self.close_contexts(l, block, records, count);
+            }
+            for pass in &mut shard.passes {
+                // Only the loss of a step is estimated.
+                match estimated {
+                    true => _ = pass.probes.get_or_insert_with(|| Probes::new(n, shard_rows)),
+                    false => pass.probes = None,
                 }
-                let contexts = Contexts { records, stride, index: None };
-                self.run_shard(shard, weights, contexts, x, count);
-                shard.loss = (0..count).map(|b| shard.row_loss(b, n)).sum();
-                if with_adjoints && shard.passes.iter().all(|pass| pass.broken.is_none()) {
-                    self.pull_back(shard, weights, contexts, x, count, weight, adjoints);
-                    for (l, (pass, block)) in shard.passes.iter_mut().zip(&weights.blocks).enumerate() {
-                        let sum = &mut pass.sums.context_factor;
-                        self.pull_back_contexts(l, block, records, adjoints, count, sum);
-                    }
+            }
+            let contexts = Contexts { records, stride, index: None };
+            self.run_shard(shard, weights, contexts, x, count);
+            shard.loss = (0..count).map(|b| shard.row_loss(b, n)).sum();
+            if with_adjoints && shard.passes.iter().all(|pass| pass.broken.is_none()) {
+                self.pull_back(shard, weights, contexts, x, count, weight, adjoints);
+                for (l, (pass, block)) in shard.passes.iter_mut().zip(&weights.blocks).enumerate() {
+                    let sum = &mut pass.sums.context_factor;
+                    self.pull_back_contexts(l, block, records, adjoints, count, sum);
                 }
-            });
+            }
+        });
         for (index, shard) in shards[..used].iter().enumerate() {
             self.check_shard(shard, index * shard_rows)?;
         }

@@ -6,11 +6,10 @@
 //!
 //! a layer is s_k = Ã_k (p_k ⊙ w_k) + X̃_k (q_k ⊙ x) + c̃_k. They are computed once a step, not once a row.
 
-use rayon::prelude::*;
-
 use super::CpFlowMap;
 use super::shape::{Block, Norm};
 use crate::kernel::{Real, softplus, vectorised};
+use crate::parallel::each;
 
 /// What keeps a normalisation's factor away from zero.
 pub(super) const LEAST_FACTOR: f64 = 0.001;
@@ -180,7 +179,7 @@ impl<T: Real> CpFlowMap<T> {
                 }
                 let piece = PIECE.next_multiple_of(h);
                 let raw = &parameters[places.feature.clone()];
-                layer.feature.par_chunks_mut(piece).zip(raw.par_chunks(piece)).for_each(|(scaled, raw)| {
+                each(layer.feature.chunks_mut(piece).zip(raw.chunks(piece)), |_, (scaled, raw)| {
                     vectorised(
                         #[inline(always)]
                         || {

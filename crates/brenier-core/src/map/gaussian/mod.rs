@@ -13,12 +13,11 @@ mod method;
 pub(super) use fit::Regression;
 pub use method::{Covariance, GaussianSettings};
 
-use rayon::prelude::*;
-
 use super::batch::{EVALUATION_ROWS, check_batch, check_parameters};
 use super::{ConditionalMap, Constraint, TensorSpec};
 use crate::Result;
 use crate::kernel::{Mat, Real, dense};
+use crate::parallel::each;
 
 /// Where the tensors are in the flat parameter vector; matrices are column-major.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -139,8 +138,8 @@ impl<T: Real> GaussianMap<T> {
             true => slope.chunks_mut(EVALUATION_ROWS * n).collect(),
             false => (0..log_det.len().div_ceil(EVALUATION_ROWS)).map(|_| <&mut [T]>::default()).collect(),
         };
-        let outputs = z.par_chunks_mut(EVALUATION_ROWS * n).zip(log_det.par_chunks_mut(EVALUATION_ROWS));
-        outputs.zip(pieces).enumerate().for_each(|(place, ((z, log_det), slope))| {
+        let outputs = z.chunks_mut(EVALUATION_ROWS * n).zip(log_det.chunks_mut(EVALUATION_ROWS));
+        each(outputs.zip(pieces), |place, ((z, log_det), slope)| {
             let [mut mean, mut spread, mut along] = [(); 3].map(|()| vec![T::ZERO; n]);
             for (b, log_det) in log_det.iter_mut().enumerate() {
                 let row = place * EVALUATION_ROWS + b;
@@ -182,20 +181,20 @@ impl GaussianMap<f64> {
         let parts = self.parts();
         let inverse = dense::inverse(Mat::from_fn(n, n, |i, j| parts.axes[i + j * n]).as_ref());
         let mut x = vec![0.0; z.len()];
-        let rows = x.par_chunks_mut(n).zip(z.par_chunks(n)).zip(observation);
-        rows.for_each_init(
-            || [(); 3].map(|()| vec![0.0; n]),
-            |[mean, spread, along], ((x, z), &row)| {
+        let blocks = x.chunks_mut(EVALUATION_ROWS * n).zip(z.chunks(EVALUATION_ROWS * n));
+        each(blocks.zip(observation.chunks(EVALUATION_ROWS)), |_, ((x, z), observation)| {
+            let [mut mean, mut spread, mut along] = [(); 3].map(|()| vec![0.0; n]);
+            for ((x, z), &row) in x.chunks_exact_mut(n).zip(z.chunks_exact(n)).zip(observation) {
                 let y = &given[row as usize * m..(row as usize + 1) * m];
-                self.moments(&parts, y, mean, spread);
+                self.moments(&parts, y, &mut mean, &mut spread);
                 for j in 0..n {
                     along[j] = spread[j].exp() * (0..n).map(|i| inverse[(j, i)] * z[i]).sum::<f64>();
                 }
                 for (i, x) in x.iter_mut().enumerate() {
                     *x = mean[i] + (0..n).map(|j| inverse[(j, i)] * along[j]).sum::<f64>();
                 }
-            },
-        );
+            }
+        });
         x
     }
 }

@@ -22,12 +22,12 @@ pub use method::{FlowMatching, FlowMatchingSettings};
 pub use shape::MatchingShape;
 pub use step::MatchingWorkspace;
 
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::batch::{Contexts, EVALUATION_ROWS, check_batch, check_observations, check_parameters};
 use super::{ConditionalMap, TensorSpec, reference_density};
 use crate::kernel::{Accum, MatRef, Real, columns, columns_mut, product};
+use crate::parallel::{each, try_each_with};
 use crate::{Error, Result};
 use flow::{Cargo, Journey, Track};
 use shape::Layout;
@@ -186,10 +186,11 @@ impl<T: Real> MatchingMap<T> {
     ) -> Result<()> {
         let (n, stride) = (self.layout.shape.target, self.layout.record);
         let shard_rows = EVALUATION_ROWS.min(out.len().max(1));
-        let shards = x.par_chunks(shard_rows * n).zip(out.par_chunks_mut(shard_rows));
-        shards.enumerate().try_for_each_init(
+        let shards = x.chunks(shard_rows * n).zip(out.chunks_mut(shard_rows));
+        try_each_with(
+            shards,
             || Track::new(self, shard_rows, cargo),
-            |track, (place, (x, out))| {
+            |track, place, (x, out)| {
                 let (first, rows) = (place * shard_rows, out.len());
                 let contexts = match observation {
                     Some(all) => Contexts { records, stride, index: Some(&all[first..first + rows]) },
@@ -212,7 +213,7 @@ impl<T: Real> MatchingMap<T> {
     fn records(&self, y: &[T], count: usize) -> Vec<T> {
         let (m, stride) = (self.layout.shape.given, self.layout.record);
         let mut records = vec![T::ZERO; count * stride];
-        records.par_chunks_mut(EVALUATION_ROWS * stride).enumerate().for_each(|(index, records)| {
+        each(records.chunks_mut(EVALUATION_ROWS * stride), |index, records| {
             let rows = records.len() / stride;
             let y = &y[index * EVALUATION_ROWS * m..][..rows * m];
             let embedding = &self.layout.embedding;

@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use rand::RngExt;
 use rand_distr::StandardNormal;
-use rayon::prelude::*;
 
 use super::field::{Bars, Stage, TIME_FEATURES, Wanted, time_features};
 use super::flow::{Cargo, Journey, Track};
@@ -13,6 +12,7 @@ use crate::kernel::{Accum, MatRef, Real, columns, columns_mut, product};
 use crate::map::batch::{Contexts, sum_into};
 use crate::map::embed::EmbeddingPart;
 use crate::map::{Block, Constraint, Trainable, reference_density};
+use crate::parallel::{each, try_each_with};
 use crate::train::StepRandom;
 use crate::{Error, Result};
 
@@ -179,9 +179,10 @@ impl<T: Real> MatchingMap<T> {
         let of_time = columns(&self.parameters[self.layout.time.clone()], stride, TIME_FEATURES, stride);
         // Without an embedding a shard still gets its (unused) number, so that the iterators go in step.
         let width = shard_rows * embedding.stride().max(1);
-        let both = embedded.par_chunks_mut(width).zip(embedded_bars.par_chunks_mut(width));
-        shards.par_iter_mut().zip(both).take(rows.div_ceil(shard_rows)).enumerate().for_each(
-            |(place, (shard, (values, value_bars)))| {
+        let both = embedded.chunks_mut(width).zip(embedded_bars.chunks_mut(width));
+        each(
+            shards.iter_mut().zip(both).take(rows.div_ceil(shard_rows)),
+            |place, (shard, (values, value_bars))| {
                 let Shard { stage, bars, records, x_bar, loss } = shard;
                 let own = place * shard_rows..((place + 1) * shard_rows).min(rows);
                 let count = own.len();
@@ -325,29 +326,27 @@ impl<T: Real> Trainable<T> for MatchingMap<T> {
         let records = self.records(&y[..rows * self.layout.shape.given], rows);
         let journey = Journey::to_reference(self.settings.evaluation_steps);
         let stride = self.layout.record;
-        let sums: Vec<Result<f64>> = x[..rows * n]
-            .par_chunks(shard_rows * n)
-            .enumerate()
-            .map_init(
-                || Track::new(self, shard_rows, Cargo::Density),
-                |track, (place, x)| {
-                    let (first, count) = (place * shard_rows, x.len() / n);
-                    let contexts = Contexts { records: &records[first * stride..], stride, index: None };
-                    track.load(x, n);
-                    self.integrate(track, contexts, count, journey);
-                    if let Some(row) = track.broken(count, n) {
-                        return Err(not_finite(first + row));
-                    }
-                    let density = |b: usize| {
-                        let row = track.row(b, n);
-                        reference_density(&row[..n], row[n].to_f64())
-                    };
-                    Ok(-(0..count).map(density).sum::<f64>())
-                },
-            )
-            .collect();
-        let total = sums.into_iter().sum::<Result<f64>>()?;
-        Ok(total / rows as f64)
+        let mut sums = vec![0.0; rows.div_ceil(shard_rows)];
+        try_each_with(
+            x[..rows * n].chunks(shard_rows * n).zip(&mut sums),
+            || Track::new(self, shard_rows, Cargo::Density),
+            |track, place, (x, sum)| {
+                let (first, count) = (place * shard_rows, x.len() / n);
+                let contexts = Contexts { records: &records[first * stride..], stride, index: None };
+                track.load(x, n);
+                self.integrate(track, contexts, count, journey);
+                if let Some(row) = track.broken(count, n) {
+                    return Err(not_finite(first + row));
+                }
+                let density = |b: usize| {
+                    let row = track.row(b, n);
+                    reference_density(&row[..n], row[n].to_f64())
+                };
+                *sum = -(0..count).map(density).sum::<f64>();
+                Ok(())
+            },
+        )?;
+        Ok(sums.iter().sum::<f64>() / rows as f64)
     }
 
     fn loss_cost(&self) -> f64 {

@@ -1,12 +1,11 @@
 //! Draws and densities of many rows at few observations: what y alone decides is computed once per observation.
 
-use rayon::prelude::*;
-
 use super::NpeMap;
 use super::lanes::{LANES, from_lanes, into_lanes};
 use super::shard::{Prepared, Shard, Use};
 use crate::kernel::Real;
 use crate::map::batch::{EVALUATION_ROWS, check_observations};
+use crate::parallel::{each, each_with, results};
 use crate::{Error, Result};
 
 /// Rows that are drawn together.
@@ -64,11 +63,12 @@ impl<T: Real> NpeMap<T> {
         let observations = check_observations(points, given, observation, numbers, n, m)?;
         let records = &self.records(&given[..observations * m], observations);
         let (prepared, most) = (&self.prepared(), DRAW_ROWS.min(observation.len()));
-        let outputs = images.par_chunks_mut(DRAW_ROWS * n).zip(numbers.par_chunks_mut(DRAW_ROWS));
-        let inputs = points.par_chunks(DRAW_ROWS * n).zip(observation.par_chunks(DRAW_ROWS));
-        inputs.zip(outputs).for_each_init(
+        let outputs = images.chunks_mut(DRAW_ROWS * n).zip(numbers.chunks_mut(DRAW_ROWS));
+        let inputs = points.chunks(DRAW_ROWS * n).zip(observation.chunks(DRAW_ROWS));
+        each_with(
+            inputs.zip(outputs),
             || (Shard::new(self, most, Use::Values), None),
-            |(shard, filled), ((points, observation), (images, numbers))| {
+            |(shard, filled), _, ((points, observation), (images, numbers))| {
                 self.gather(records, observation, shard, filled);
                 work(prepared, shard, points, images, numbers);
             },
@@ -87,16 +87,13 @@ impl<T: Real> NpeMap<T> {
             return Records { values, stride };
         }
         // Many observations: in shards, whose columns are then put side by side.
-        let parts: Vec<Vec<T>> = given
-            .par_chunks(EVALUATION_ROWS * m)
-            .map(|y| {
-                let mut part = vec![T::ZERO; EVALUATION_ROWS * record];
-                let memory = (&mut Vec::new(), &mut Vec::new());
-                self.contexts_of(y, memory, &mut part, EVALUATION_ROWS, y.len() / m);
-                part
-            })
-            .collect();
-        values.par_chunks_exact_mut(stride).enumerate().for_each(|(column, values)| {
+        let parts: Vec<Vec<T>> = results(given.chunks(EVALUATION_ROWS * m), |_, y| {
+            let mut part = vec![T::ZERO; EVALUATION_ROWS * record];
+            let memory = (&mut Vec::new(), &mut Vec::new());
+            self.contexts_of(y, memory, &mut part, EVALUATION_ROWS, y.len() / m);
+            part
+        });
+        each(values.chunks_exact_mut(stride), |column, values| {
             let place = column * EVALUATION_ROWS..(column + 1) * EVALUATION_ROWS;
             for (values, part) in values.chunks_mut(EVALUATION_ROWS).zip(&parts) {
                 values.copy_from_slice(&part[place.clone()][..values.len()]);

@@ -32,11 +32,10 @@ pub use method::{FlowPosterior, NpeSettings, Preset};
 pub use shape::{FlowKind, NpeShape};
 pub use step::NpeWorkspace;
 
-use rayon::prelude::*;
-
 use super::batch::{EVALUATION_ROWS, check_batch, check_parameters};
 use super::{ConditionalMap, TensorSpec};
 use crate::kernel::{Real, columns};
+use crate::parallel::try_each_with;
 use crate::{Error, Result};
 use lanes::from_lanes;
 use shape::{Layout, TransformPlace};
@@ -104,16 +103,17 @@ impl<T: Real> NpeMap<T> {
         &self,
         x: &[T],
         y: &[T],
-        outputs: impl IndexedParallelIterator<Item = O>,
+        outputs: impl Iterator<Item = O>,
         purpose: Use,
         read: impl Fn(&Prepared<T>, &mut Shard<T>, usize, O) + Sync,
     ) -> Result<()> {
         let (n, m) = (self.layout.shape.target, self.layout.shape.given);
         let most = EVALUATION_ROWS.min(x.len() / n);
         let prepared = self.prepared();
-        x.par_chunks(EVALUATION_ROWS * n).enumerate().zip(outputs).try_for_each_init(
+        try_each_with(
+            x.chunks(EVALUATION_ROWS * n).zip(outputs),
             || (Shard::new(self, most, purpose), Vec::new()),
-            |(shard, values), ((index, x), outputs)| {
+            |(shard, values), index, (x, outputs)| {
                 let rows = x.len() / n;
                 let y = &y[index * EVALUATION_ROWS * m..][..rows * m];
                 let stride = shard.stride;
@@ -182,7 +182,7 @@ impl<T: Real> ConditionalMap<T> for NpeMap<T> {
         let n = self.layout.shape.target;
         let rows = check_batch(x, y, n, self.layout.shape.given)?;
         check_outputs(rows, n, z.len(), log_det.len())?;
-        let outputs = z.par_chunks_mut(EVALUATION_ROWS * n).zip(log_det.par_chunks_mut(EVALUATION_ROWS));
+        let outputs = z.chunks_mut(EVALUATION_ROWS * n).zip(log_det.chunks_mut(EVALUATION_ROWS));
         self.for_each_shard(x, y, outputs, Use::Values, |_, shard, rows, (z, log_det)| {
             from_lanes(shard.end(), shard.stride, z, n);
             log_det.copy_from_slice(&shard.log_det[..rows]);
@@ -193,7 +193,7 @@ impl<T: Real> ConditionalMap<T> for NpeMap<T> {
         let n = self.layout.shape.target;
         let rows = check_batch(x, y, n, self.layout.shape.given)?;
         check_outputs(rows, n, gradient.len(), out.len())?;
-        let outputs = out.par_chunks_mut(EVALUATION_ROWS).zip(gradient.par_chunks_mut(EVALUATION_ROWS * n));
+        let outputs = out.chunks_mut(EVALUATION_ROWS).zip(gradient.chunks_mut(EVALUATION_ROWS * n));
         self.for_each_shard(x, y, outputs, Use::States, |prepared, shard, rows, (out, gradient)| {
             for (b, out) in out.iter_mut().enumerate() {
                 *out = -shard.row_loss(b, n);

@@ -9,13 +9,12 @@
 //! leaves least, over rows that the regression did not see, where s are leading principal components of y and r_1, …, r_k the
 //! coordinates before. With these known, y may tell what it could not tell alone: where a wave is late depends on how fast it was before.
 
-use rayon::prelude::*;
-
 use super::NpeMap;
 use crate::kernel::dense::{multiply, positive_definite_solve};
 use crate::kernel::eigen::{sign_of, symmetric_eigen};
 use crate::kernel::{Mat, MatRef, Real};
 use crate::map::method::Training;
+use crate::parallel::results;
 use crate::transform::{LeadingSettings, SecondMoments};
 use crate::{Error, Result};
 
@@ -60,18 +59,15 @@ fn scores(y: &[f32], given: usize, rows: &[usize]) -> Result<Option<Mat<f64>>> {
         Err(error) => return Err(error),
     };
     let used = leading.values.iter().take_while(|value| **value > 1e-6 * leading.values[0]).count();
-    let all: Vec<Vec<f64>> = rows
-        .par_iter()
-        .map(|&at| {
-            let score = |k: usize| {
-                let vector = &leading.vectors[k * given..(k + 1) * given];
-                let terms = row(at).iter().zip(vector).zip(&mean);
-                let sum: f64 = terms.map(|((&y, &v), mean)| (f64::from(y) - mean) * f64::from(v)).sum();
-                sum / leading.values[k].sqrt()
-            };
-            (0..used).map(score).collect()
-        })
-        .collect();
+    let all: Vec<Vec<f64>> = results(rows, |_, &at| {
+        let score = |k: usize| {
+            let vector = &leading.vectors[k * given..(k + 1) * given];
+            let terms = row(at).iter().zip(vector).zip(&mean);
+            let sum: f64 = terms.map(|((&y, &v), mean)| (f64::from(y) - mean) * f64::from(v)).sum();
+            sum / leading.values[k].sqrt()
+        };
+        (0..used).map(score).collect()
+    });
     Ok(Some(Mat::from_fn(rows.len(), used + 1, |i, j| if j == 0 { 1.0 } else { all[i][j - 1] })))
 }
 

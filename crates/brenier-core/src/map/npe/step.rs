@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use crate::kernel::Accum;
-use rayon::prelude::*;
 
 use super::NpeMap;
 use super::lanes::{LANES, some, view};
@@ -14,6 +13,7 @@ use crate::kernel::{Real, columns, columns_mut, product, summed_row_sums, vector
 use crate::map::batch::sum_into;
 use crate::map::embed::EmbeddingPart;
 use crate::map::{Block, Constraint, Trainable};
+use crate::parallel::each;
 
 /// Entries of a gradient block: small enough to stay in a core's cache with its optimiser state.
 const BLOCK_ENTRIES: usize = 16_384;
@@ -126,34 +126,32 @@ impl<T: Real> NpeMap<T> {
         let (prepared, embedding) = (&*prepared, &self.layout.embedding);
         // Without an embedding a shard still gets its (unused) number, so that the iterators go in step.
         let width = shard_rows * embedding.stride().max(1);
-        let (values, bars) = (embedded.par_chunks_mut(width), embedded_bars.par_chunks_mut(width));
-        shards[..used].par_iter_mut().zip(values.zip(bars)).enumerate().for_each(
-            |(index, (shard, (values, bars)))| {
-                let first = index * shard_rows;
-                let count = shard_rows.min(rows - first);
-                let y = &y[first * m..(first + count) * m];
-                let stride = shard.stride;
-                let features = match embedding.is_empty() {
-                    true => columns(y, m, count, m),
-                    false => {
-                        embedding.forward(&self.parameters, y, values, count);
-                        embedding.output(values, count)
-                    }
-                };
-                self.contexts(features, &mut shard.features, &mut shard.contexts, stride);
-                shard.load(&x[first * n..(first + count) * n], n);
-                self.evaluate(prepared, shard, count);
-                shard.loss = (0..count).map(|b| shard.row_loss(b, n)).sum();
-                if with_adjoints && shard.loss.is_finite() {
-                    self.pull_back(prepared, shard, count, weight);
-                    self.close_contexts(shard, count);
-                    if !embedding.is_empty() {
-                        self.pull_features(embedding.output_mut(bars, count), shard, count);
-                        embedding.backward(&self.parameters, values, bars, count);
-                    }
+        let (values, bars) = (embedded.chunks_mut(width), embedded_bars.chunks_mut(width));
+        each(shards[..used].iter_mut().zip(values.zip(bars)), |index, (shard, (values, bars))| {
+            let first = index * shard_rows;
+            let count = shard_rows.min(rows - first);
+            let y = &y[first * m..(first + count) * m];
+            let stride = shard.stride;
+            let features = match embedding.is_empty() {
+                true => columns(y, m, count, m),
+                false => {
+                    embedding.forward(&self.parameters, y, values, count);
+                    embedding.output(values, count)
                 }
-            },
-        );
+            };
+            self.contexts(features, &mut shard.features, &mut shard.contexts, stride);
+            shard.load(&x[first * n..(first + count) * n], n);
+            self.evaluate(prepared, shard, count);
+            shard.loss = (0..count).map(|b| shard.row_loss(b, n)).sum();
+            if with_adjoints && shard.loss.is_finite() {
+                self.pull_back(prepared, shard, count, weight);
+                self.close_contexts(shard, count);
+                if !embedding.is_empty() {
+                    self.pull_features(embedding.output_mut(bars, count), shard, count);
+                    embedding.backward(&self.parameters, values, bars, count);
+                }
+            }
+        });
         for (index, shard) in shards[..used].iter().enumerate() {
             self.check_shard(shard, shard_rows.min(rows - index * shard_rows), index * shard_rows)?;
         }

@@ -34,9 +34,9 @@ use super::batch::{Contexts, EVALUATION_ROWS, check_batch, check_observations, c
 use super::convex::context_records;
 use super::{ConditionalMap, TensorSpec};
 use crate::kernel::Real;
+use crate::parallel::try_each_with;
 use crate::{Error, Result};
 use features::Shard;
-use rayon::prelude::*;
 
 /// A partially convex potential map with its parameters.
 #[derive(Clone, Debug)]
@@ -79,8 +79,7 @@ impl<T: Real> PcpMap<T> {
         let rows = self.check_batch(x, y)?;
         let (mut potential, mut hessian) = (vec![T::ZERO; rows], vec![T::ZERO; rows * n * n]);
         let mixture = self.mixture();
-        let outputs =
-            potential.par_chunks_mut(EVALUATION_ROWS).zip(hessian.par_chunks_mut(EVALUATION_ROWS * n * n));
+        let outputs = potential.chunks_mut(EVALUATION_ROWS).zip(hessian.chunks_mut(EVALUATION_ROWS * n * n));
         self.for_each_shard(x, y, outputs, |shard, contexts, x, (potential, hessian)| {
             for b in 0..potential.len() {
                 let outlet = self.outlet(shard.output[b]);
@@ -115,10 +114,11 @@ impl<T: Real> PcpMap<T> {
         let observations = check_observations(x, given, observation, out, n, m)?;
         let records = &context_records(self, &given[..observations * m], observations);
         let most = EVALUATION_ROWS.min(out.len());
-        let shards = x.par_chunks(EVALUATION_ROWS * n).zip(observation.par_chunks(EVALUATION_ROWS));
-        shards.zip(out.par_chunks_mut(EVALUATION_ROWS)).enumerate().try_for_each_init(
+        let shards = x.chunks(EVALUATION_ROWS * n).zip(observation.chunks(EVALUATION_ROWS));
+        try_each_with(
+            shards.zip(out.chunks_mut(EVALUATION_ROWS)),
             || Shard::new(self, most, false),
-            |shard, (place, ((x, observation), out))| {
+            |shard, place, ((x, observation), out)| {
                 let contexts = Contexts { records, stride, index: Some(observation) };
                 self.evaluate(shard, contexts, x, out.len());
                 self.check_shard(shard, place * EVALUATION_ROWS)?;
@@ -146,22 +146,25 @@ impl<T: Real> PcpMap<T> {
         &self,
         x: &[T],
         y: &[T],
-        outputs: impl IndexedParallelIterator<Item = O>,
+        outputs: impl Iterator<Item = O>,
         read: impl Fn(&mut Shard<T>, Contexts<'_, T>, &[T], O) -> Result<()> + Sync,
     ) -> Result<()> {
         let (n, m, stride) = (self.layout.shape.target, self.layout.shape.given, self.layout.record);
         let most = EVALUATION_ROWS.min(x.len() / n);
         let room = || (Shard::new(self, most, false), vec![T::ZERO; stride * most]);
-        let shards = x.par_chunks(EVALUATION_ROWS * n).enumerate().zip(outputs);
-        shards.try_for_each_init(room, |(shard, records), ((index, x), outputs)| {
-            let rows = x.len() / n;
-            let y = &y[index * EVALUATION_ROWS * m..][..rows * m];
-            self.contexts(y, records, rows);
-            let contexts = Contexts { records, stride, index: None };
-            self.evaluate(shard, contexts, x, rows);
-            self.check_shard(shard, index * EVALUATION_ROWS)?;
-            read(shard, contexts, x, outputs)
-        })
+        try_each_with(
+            x.chunks(EVALUATION_ROWS * n).zip(outputs),
+            room,
+            |(shard, records), index, (x, outputs)| {
+                let rows = x.len() / n;
+                let y = &y[index * EVALUATION_ROWS * m..][..rows * m];
+                self.contexts(y, records, rows);
+                let contexts = Contexts { records, stride, index: None };
+                self.evaluate(shard, contexts, x, rows);
+                self.check_shard(shard, index * EVALUATION_ROWS)?;
+                read(shard, contexts, x, outputs)
+            },
+        )
     }
 
     /// An error naming the first row whose Hessian broke down.
@@ -201,7 +204,7 @@ impl<T: Real> ConditionalMap<T> for PcpMap<T> {
     fn forward(&self, x: &[T], y: &[T], z: &mut [T], log_det: &mut [f64]) -> Result<()> {
         let n = self.layout.shape.target;
         self.check_batch(x, y)?;
-        let outputs = z.par_chunks_mut(EVALUATION_ROWS * n).zip(log_det.par_chunks_mut(EVALUATION_ROWS));
+        let outputs = z.chunks_mut(EVALUATION_ROWS * n).zip(log_det.chunks_mut(EVALUATION_ROWS));
         self.for_each_shard(x, y, outputs, |shard, _, _, (z, log_det)| {
             z.copy_from_slice(&shard.z[..z.len()]);
             log_det.copy_from_slice(&shard.log_det[..log_det.len()]);
@@ -217,10 +220,11 @@ impl<T: Real> ConditionalMap<T> for PcpMap<T> {
             let records = || vec![T::ZERO; stride * most];
             (Shard::new(self, most, true), records(), records())
         };
-        let outputs = out.par_chunks_mut(EVALUATION_ROWS).zip(gradient.par_chunks_mut(EVALUATION_ROWS * n));
-        x.par_chunks(EVALUATION_ROWS * n).enumerate().zip(outputs).try_for_each_init(
+        let outputs = out.chunks_mut(EVALUATION_ROWS).zip(gradient.chunks_mut(EVALUATION_ROWS * n));
+        try_each_with(
+            x.chunks(EVALUATION_ROWS * n).zip(outputs),
             room,
-            |(shard, records, adjoints), ((index, x), (out, gradient))| {
+            |(shard, records, adjoints), index, (x, (out, gradient))| {
                 let rows = out.len();
                 self.contexts(&y[index * EVALUATION_ROWS * m..][..rows * m], records, rows);
                 let contexts = Contexts { records, stride, index: None };

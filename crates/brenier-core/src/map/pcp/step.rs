@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use crate::kernel::Accum;
-use rayon::prelude::*;
 
 use super::features::Shard;
 use super::{Initialisation, PcpMap};
@@ -11,6 +10,7 @@ use crate::Result;
 use crate::kernel::{Real, columns, columns_mut, product, vectorised};
 use crate::map::batch::{Contexts, sum_into};
 use crate::map::{Block, Constraint, HALF_LOG_TWO_PI, Trainable};
+use crate::parallel::each;
 
 /// Entries of a gradient block: small enough to stay in a core's cache with its optimiser state.
 const BLOCK_ENTRIES: usize = 16_384;
@@ -128,27 +128,23 @@ impl<T: Real> PcpMap<T> {
         if wide {
             self.open_contexts(&y[..rows * m], records, rows);
         }
-        shards[..used]
-            .par_iter_mut()
-            .zip(records.par_chunks_mut(shard_rows * stride))
-            .zip(adjoints.par_chunks_mut(shard_rows * stride))
-            .enumerate()
-            .for_each(|(index, ((shard, records), adjoints))| {
-                let first = index * shard_rows;
-                let count = shard_rows.min(rows - first);
-                let x = &x[first * n..(first + count) * n];
-                if !wide {
-                    self.open_contexts(&y[first * m..(first + count) * m], records, count);
-                }
-                self.close_contexts(records, count);
-                let contexts = Contexts { records, stride, index: None };
-                self.evaluate(shard, contexts, x, count);
-                shard.loss = (0..count).map(|b| shard.row_loss(b, n)).sum();
-                if with_adjoints && shard.broken.is_none() {
-                    self.pull_back(shard, contexts, x, count, weight, adjoints, None);
-                    self.pull_back_contexts(records, adjoints, count);
-                }
-            });
+        let both = records.chunks_mut(shard_rows * stride).zip(adjoints.chunks_mut(shard_rows * stride));
+        each(shards[..used].iter_mut().zip(both), |index, (shard, (records, adjoints))| {
+            let first = index * shard_rows;
+            let count = shard_rows.min(rows - first);
+            let x = &x[first * n..(first + count) * n];
+            if !wide {
+                self.open_contexts(&y[first * m..(first + count) * m], records, count);
+            }
+            self.close_contexts(records, count);
+            let contexts = Contexts { records, stride, index: None };
+            self.evaluate(shard, contexts, x, count);
+            shard.loss = (0..count).map(|b| shard.row_loss(b, n)).sum();
+            if with_adjoints && shard.broken.is_none() {
+                self.pull_back(shard, contexts, x, count, weight, adjoints, None);
+                self.pull_back_contexts(records, adjoints, count);
+            }
+        });
         for (index, shard) in shards[..used].iter().enumerate() {
             self.check_shard(shard, index * shard_rows)?;
         }
