@@ -5,10 +5,10 @@ use serde_json::json;
 
 use super::experiment::Found;
 use super::{DrawTime, LvObservation, PARAMETERS, Particles};
-use crate::FitSettings;
 use crate::diagnose::Comparison;
 use crate::experiment::{Document, ResultTable, Step, Training};
 use crate::map::Method;
+use crate::{FitSettings, baseline};
 
 /// What was found about one map.
 #[derive(Debug, Serialize)]
@@ -78,8 +78,7 @@ pub(super) fn document(fits: &[LvFit], searches: Option<&[Found]>, observed: &[L
 }
 
 fn trainings(fits: &[LvFit]) -> ResultTable {
-    let header =
-        ["map", "rows", "held-out NLL (standardised log θ)", "conditional Gaussian", "training", "steps"];
+    let header = ["map", "rows", "held-out NLL (standardised log θ)", baseline::TITLE, "training", "steps"];
     let mut table = ResultTable::new(header).aligned("lrrrrr");
     for fit in fits {
         table.push([

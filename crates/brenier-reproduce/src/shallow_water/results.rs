@@ -5,6 +5,7 @@ use serde_json::json;
 use super::SwSettings;
 use super::data::Components;
 use super::judge::{Scores, Yardstick};
+use crate::baseline;
 use crate::experiment::{Document, ResultTable, Step};
 use crate::simulate::shallow_water::depth;
 
@@ -47,6 +48,7 @@ fn brief(scores: &Scores) -> serde_json::Value {
     json!({
         "recipe": scores.recipe, "rows": scores.rows, "parameters": scores.parameters, "given": scores.given,
         "training_seconds": scores.training_seconds, "steps": scores.steps, "valid_nll": scores.valid_nll, "test_nll": scores.test_nll,
+        "baseline": scores.baseline,
         "calibration": calibration, "relative_errors": scores.at.errors, "median_deviation": median(&scores.at.deviation),
     })
 }
@@ -116,6 +118,7 @@ fn scores_table(scores: &[Step<Scores>]) -> ResultTable {
         "seconds",
         "validation NLL",
         "test NLL",
+        baseline::TITLE,
         "published",
         "error of mode",
         "of mean",
@@ -123,7 +126,7 @@ fn scores_table(scores: &[Step<Scores>]) -> ResultTable {
         "ranks: modes",
         "cells",
     ])
-    .aligned("lrrrrrrrrrrrr");
+    .aligned("lrrrrrrrrrrrrr");
     for Step { result: one, .. } in scores {
         let published = match one.recipe.published() {
             Some([nll, _, seconds]) if one.rows == 100_000 => format!("{nll:.1} in {seconds:.0} s on a GPU"),
@@ -147,6 +150,7 @@ fn scores_table(scores: &[Step<Scores>]) -> ResultTable {
             one.training_seconds.map_or("interrupted".to_owned(), |seconds| format!("{seconds:.0}")),
             format!("{:.2}", one.valid_nll),
             format!("{:.2} ± {:.2}", one.test_nll.0, one.test_nll.1),
+            one.baseline.map_or(String::new(), |nll| format!("{nll:.2}")),
             published,
             percent(0),
             percent(1),

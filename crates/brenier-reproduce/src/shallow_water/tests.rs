@@ -91,6 +91,11 @@ fn a_small_run_ends_in_a_document_and_is_resumed() {
         step.result
     };
     assert_eq!(figures(&scores), figures(&again));
+    assert!(figures(&scores).baseline.is_some_and(f64::is_finite) && text.contains("conditional Gaussian"));
+    // Scores of earlier versions know nothing of the conditional Gaussian.
+    let mut old: serde_json::Value = serde_json::from_str(&scores).unwrap();
+    old.as_object_mut().unwrap().remove("baseline");
+    assert_eq!(figures(&old.to_string()), Scores { baseline: None, ..figures(&scores) });
     // A model that declares noise says so.
     let model = crate::Posterior::load(place.join("fresh-400.brenier")).unwrap();
     assert_eq!(model.header().settings.noise.to_string(), "rest=0.25");

@@ -42,7 +42,7 @@ use crate::diagnose::{Bandwidth, Mmd, Sample, mmd};
 use crate::map::{Method, MethodSettings, SampleSettings};
 use crate::train::TrainSettings;
 use crate::tune::{Final, SearchSpace, TuneOutcome, TuneSettings, search};
-use crate::{Error, EventKind, FitSettings, Journal, Posterior, Result, Run, StopToken, fit_split};
+use crate::{Error, EventKind, FitSettings, Journal, Posterior, Result, Run, StopToken, baseline, fit_split};
 use brenier_core::kernel::side_by_side;
 
 /// Seed of the fold that a row belongs to.
@@ -94,6 +94,9 @@ pub struct UciScore {
     pub training: Final,
     /// Mean negative log-likelihood of the test rows, in published units.
     pub nll: f64,
+    /// The same under the conditional Gaussian of the model file; none where that is the map, and in old results.
+    #[serde(default)]
+    pub baseline: Option<f64>,
     /// Distance of draws at the test rows' y and the test rows: (MMD², its root).
     pub mmd: (f64, f64),
     /// Draws left out of it because they could not be computed.
@@ -296,7 +299,7 @@ impl UciReproduction {
 
     fn score(&self, model: &Posterior, units: &Units, rows: &[u32], training: Final) -> Result<UciScore> {
         let (target, given) = self.sides(rows)?;
-        let nll = self.nll(model, units, &target, &given)?;
+        let (losses, baseline) = self.losses(model, units, &target, &given)?;
         let seed = training.seed;
         // Draws that cannot be computed are left out and counted.
         let settings = SampleSettings { skip_unsolved: true, ..Default::default() };
@@ -321,7 +324,8 @@ impl UciReproduction {
             distance(&drawn, &units.standardised(&given, &target)).map(Some)
         };
         Ok(UciScore {
-            nll,
+            nll: mean(&losses),
+            baseline: baseline.map(|losses| mean(&losses)),
             mmd: distance(&drawn, &truth)?,
             unsolved,
             joint_mmd: joint(rows)?,
@@ -330,20 +334,34 @@ impl UciReproduction {
         })
     }
 
-    /// Log densities in published units.
-    fn densities(&self, model: &Posterior, units: &Units, target: &[f64], given: &[f64]) -> Result<Vec<f64>> {
-        let densities = match self.set.joint {
-            true => model.log_density_joint(target, given)?.joint(),
-            false => model.log_density(target, given)?,
+    /// Negative log densities of rows in published units: under the map, and under the conditional Gaussian of its file.
+    fn losses(
+        &self,
+        model: &Posterior,
+        units: &Units,
+        target: &[f64],
+        given: &[f64],
+    ) -> Result<(Vec<f64>, Option<Vec<f64>>)> {
+        let (densities, baseline) = match self.set.joint {
+            true => {
+                let found = model.log_density_joint(target, given)?;
+                let of_target = baseline::losses(model, target, given, &found.conditional)?;
+                let of_given =
+                    model.marginal().map(|of_y| baseline::losses(of_y, given, &[], &found.marginal));
+                let both = of_target.zip(of_given.transpose()?.flatten());
+                let sum = |(x, y): (Vec<f64>, Vec<f64>)| x.iter().zip(&y).map(|(x, y)| x + y).collect();
+                (found.joint(), both.map(sum))
+            }
+            false => {
+                let found = model.log_density(target, given)?;
+                let baseline = baseline::losses(model, target, given, &found)?;
+                (found, baseline)
+            }
         };
         let log_scale = units.log_scale(&self.set);
-        Ok(densities.user.iter().map(|density| density + log_scale).collect())
-    }
-
-    /// Mean negative log-likelihood in published units.
-    fn nll(&self, model: &Posterior, units: &Units, target: &[f64], given: &[f64]) -> Result<f64> {
-        let densities = self.densities(model, units, target, given)?;
-        Ok(-densities.iter().sum::<f64>() / densities.len() as f64)
+        let published = |losses: Vec<f64>| losses.iter().map(|loss| loss - log_scale).collect();
+        let losses = densities.user.iter().map(|density| -density).collect();
+        Ok((published(losses), baseline.map(published)))
     }
 
     /// Trains `settings` on every fold's complement; `None` when stopped on the way.
@@ -408,12 +426,14 @@ impl UciReproduction {
         };
         let (target, given) = self.sides(&split.test)?;
         let units = Units::new(&self.set, &self.table, &train);
-        let mut densities = self.densities(&model, &units, &target, &given)?;
-        densities.retain(|density| self.floor.is_none_or(|floor| *density >= floor));
-        let kept = densities.len();
-        let nll = -densities.iter().sum::<f64>() / kept as f64;
-        Ok(Some((nll, split.test.len() - kept)))
+        let (mut losses, _) = self.losses(&model, &units, &target, &given)?;
+        losses.retain(|loss| self.floor.is_none_or(|floor| -loss >= floor));
+        Ok(Some((mean(&losses), split.test.len() - losses.len())))
     }
+}
+
+fn mean(losses: &[f64]) -> f64 {
+    losses.iter().sum::<f64>() / losses.len() as f64
 }
 
 /// The plateau schedule of all methods here: so many validations without improvement halve the step size, four times.

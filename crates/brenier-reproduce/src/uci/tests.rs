@@ -44,6 +44,9 @@ fn a_cell_is_scored_in_published_units_and_any_row_comes_out_again() {
         let truth = truth(joint);
         let chosen = &result.scores[0];
         assert!((chosen.nll - truth).abs() < 0.5, "{} {truth}", chosen.nll);
+        // The truth is a conditional Gaussian.
+        let baseline = chosen.baseline.unwrap();
+        assert!((baseline - truth).abs() < 0.5, "{baseline} {truth}");
         // N draws of a right map have MMD² = 2(1 − E k)/N on average, k the kernel between a draw and the row it is
         // paired with (x at the same y, with σ² = 16/116 each) or any other ((x, y), two correlated columns).
         let floor = |kernel: f64, rows: f64| (2.0 * (1.0 - kernel) / rows).sqrt();
@@ -81,6 +84,8 @@ fn a_cell_is_scored_in_published_units_and_any_row_comes_out_again() {
             text.contains("| parkinsons, PCP-Map | ") && text.contains("1.59 ± 0.08 / 1.96 ± 0.08"),
             "{text}"
         );
+        let beside = format!("| conditional Gaussian, beside every map | {baseline:.2} | –");
+        assert!(text.contains(&beside), "{beside}: {text}");
     }
 }
 
@@ -121,8 +126,12 @@ fn flows_are_rows_of_their_own() {
         let result = run(&cell, &folder.path().join("a"), 2);
         assert_eq!((result.method.to_string().as_str(), result.scores.len()), (name, 1));
         assert!((result.scores[0].nll - truth(false)).abs() < 0.5, "{name}: {}", result.scores[0].nll);
-        let text = serde_json::to_string(&result).unwrap();
-        assert_eq!(serde_json::from_str::<UciResult>(&text).unwrap(), result);
+        let mut value = serde_json::to_value(&result).unwrap();
+        assert_eq!(serde_json::from_value::<UciResult>(value.clone()).unwrap(), result);
+        assert_eq!(result.baseline().is_none(), name == "gaussian");
+        // Results of earlier versions know nothing of the conditional Gaussian.
+        value["scores"][0].as_object_mut().unwrap().remove("baseline");
+        assert_eq!(serde_json::from_value::<UciResult>(value).unwrap().baseline(), None);
         table.put(result);
     }
     let text = table.document().to_text();
