@@ -119,7 +119,7 @@ pub(crate) struct SwArguments {
     #[arg(short = 'n', long, value_name = "N,…", value_delimiter = ',', default_values_t = SwSettings::default().rows)]
     rows: Vec<u64>,
     /// What learns from them
-    #[arg(long, value_name = "METHOD,…", value_delimiter = ',', value_parser = PossibleValuesParser::new(Recipe::NAMES),
+    #[arg(long, value_name = "METHOD,…", value_delimiter = ',', value_parser = PossibleValuesParser::new(Recipe::all().map(Recipe::name)),
         default_values_t = SwSettings::default().recipes.iter().map(ToString::to_string).collect::<Vec<_>>())]
     method: Vec<String>,
     /// Principal components of the features

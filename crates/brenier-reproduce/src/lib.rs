@@ -16,6 +16,7 @@ use brenier_tune as tune;
 mod baseline;
 pub mod experiment;
 pub mod lotka_volterra;
+mod protocol;
 pub mod sbibm;
 pub mod shallow_water;
 mod uci;

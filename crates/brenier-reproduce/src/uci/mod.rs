@@ -18,6 +18,7 @@
 //! log density below −10⁴ are left out, as published, and counted.
 
 mod experiment;
+mod protocol;
 mod published;
 mod table;
 #[cfg(test)]
@@ -29,6 +30,7 @@ pub use published::{Published, PublishedFolds};
 pub use table::{OverSeeds, UciTable};
 pub use variant::Variant;
 
+use protocol::MethodProtocol;
 use table::over_seeds;
 
 use std::path::Path;
@@ -39,8 +41,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::{Split, Table, UciSet};
 use crate::diagnose::{Bandwidth, Mmd, Sample, mmd};
-use crate::map::{Method, MethodSettings, SampleSettings};
-use crate::train::TrainSettings;
+use crate::map::SampleSettings;
 use crate::tune::{Final, SearchSpace, TuneOutcome, TuneSettings, search};
 use crate::{Error, EventKind, FitSettings, Journal, Posterior, Result, Run, StopToken, baseline, fit_split};
 use brenier_core::kernel::side_by_side;
@@ -176,7 +177,7 @@ impl UciReproduction {
 
     /// As [`new`](Self::new), with a prepared table.
     fn with_table(set: &UciSet, method: &Variant, table: Table, protocol: &UciSettings) -> Result<Self> {
-        let own = MethodProtocol::of(method, set)?;
+        let own = MethodProtocol::of(method, set.joint, protocol.exact)?;
         let folds = if protocol.folds == 0 { own.folds } else { protocol.folds };
         if (1..3).contains(&folds) || folds > set.rows / 10 {
             return Err(Error::setting(
@@ -185,18 +186,12 @@ impl UciReproduction {
             ));
         }
         let (target, given) = set.columns(&table);
-        let train = match protocol.exact || !own.searches {
-            true => own.train,
-            false => waiting(10),
-        };
         let base = FitSettings {
-            method: own.settings,
             target: Some(target),
             given: Some(given),
             joint: set.joint,
             seed: protocol.seed,
-            train,
-            ..Default::default()
+            ..own.settings
         };
         // Epochs of a pilot, as published: fewer where there are more rows.
         let pilot_epochs = match set.name {
@@ -218,8 +213,7 @@ impl UciReproduction {
             ..TuneSettings::default()
         };
         tune.resolved(method.method())?;
-        let space = if protocol.exact { own.exact_space } else { own.short_space };
-        let space = method.narrow(SearchSpace::from_toml(space)?);
+        let space = method.narrow(SearchSpace::from_toml(own.space)?);
         Ok(Self {
             set: set.clone(),
             method: method.clone(),
@@ -434,102 +428,6 @@ impl UciReproduction {
 
 fn mean(losses: &[f64]) -> f64 {
     losses.iter().sum::<f64>() / losses.len() as f64
-}
-
-/// The plateau schedule of all methods here: so many validations without improvement halve the step size, four times.
-fn waiting(patience: u32) -> TrainSettings {
-    TrainSettings {
-        patience: Some(patience),
-        drop_factor: Some(0.5),
-        max_drops: Some(4),
-        ..Default::default()
-    }
-}
-
-/// What the experiment has to say about a method.
-struct MethodProtocol {
-    settings: MethodSettings,
-    /// The training of the authors' programs.
-    train: TrainSettings,
-    /// Widths and rates that did well on small tables, fewer than published.
-    short_space: &'static str,
-    /// As published, or the method's own for such tables.
-    exact_space: &'static str,
-    /// Whether there is anything to search for.
-    searches: bool,
-    /// Parts of the cross-validation that belongs to it.
-    folds: usize,
-    /// The log density below which a joint test row is left out of that.
-    floor: Option<f64>,
-}
-
-impl MethodProtocol {
-    fn of(variant: &Variant, set: &UciSet) -> Result<Self> {
-        let method = variant.method();
-        let train =
-            |validate_every: usize, patience: u32| TrainSettings { validate_every, ..waiting(patience) };
-        let first = method.info().spaces[0].1;
-        let exact_space = SearchSpace::preset("uci", method).unwrap_or(first);
-        let plain = Self {
-            settings: variant.settings()?,
-            train: waiting(20),
-            short_space: exact_space,
-            exact_space,
-            searches: true,
-            folds: 0,
-            floor: None,
-        };
-        Ok(match method {
-            Method::PcpMap => Self {
-                train: train(50, 20),
-                short_space: "[method]\n\
-                    feature_width = [32, 64, 128]\n\
-                    context_width = \"halvings\"\n\
-                    depth = [2, 3]\n\
-                    [train]\n\
-                    batch_size = [32, 64]\n\
-                    learning_rate = [0.01, 0.005, 0.002]\n",
-                ..plain
-            },
-            Method::CotFlow => Self {
-                train: train(20, 10),
-                short_space: "[method]\n\
-                    feature_width = [32, 64]\n\
-                    alpha_transport = { log_uniform = [0.003, 0.1] }\n\
-                    alpha_hjb = { log_uniform = [0.03, 0.5] }\n\
-                    [train]\n\
-                    batch_size = [32, 64]\n\
-                    learning_rate = [0.01, 0.005]\n",
-                ..plain
-            },
-            Method::CpFlow => Self {
-                short_space: "[method]\n\
-                    feature_width = [32, 64, 128]\n\
-                    depth = [2, 3, 4]\n\
-                    [train]\n\
-                    batch_size = [32, 64]\n\
-                    learning_rate = [0.01, 0.005, 0.002]\n",
-                ..plain
-            },
-            Method::Atm => {
-                let most = if set.joint { 80 } else { 150 };
-                let space = "[method]\nfolds = 5\n";
-                Self {
-                    settings: match variant.fixes("max_terms") {
-                        true => plain.settings,
-                        false => plain.settings.with("max_terms", most)?,
-                    },
-                    short_space: space,
-                    exact_space: space,
-                    searches: false,
-                    folds: 10,
-                    floor: Some(-1e4),
-                    ..plain
-                }
-            }
-            _ => plain,
-        })
-    }
 }
 
 /// The published units of a table whose columns are (y, x): mean and standard deviation of every column.

@@ -5,6 +5,7 @@
 use super::*;
 use crate::data::uci_sets;
 use crate::experiment;
+use crate::map::Method;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
