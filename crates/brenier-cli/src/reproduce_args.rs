@@ -84,9 +84,12 @@ exact posterior, which this model allows to compute, says what could be reached.
 
 Methods:
   pcp-map, cot-flow, cp-flow  with the published settings
-  npe                         as the package sbi does it
+  npe                         as published: sbi's nsf, 14 hidden units
   pairs                       ours: one scale, an autoregressive front, a flow
   fresh                       the same with fresh noise in every step
+
+Adaptive transport maps (atm) are not among them: with 3500 given columns every step of their growth would have to try thousands of \
+terms on all rows.
 
 Examples:
   brenier reproduce shallow-water --out waves
