@@ -63,9 +63,16 @@ results.csv (every training with its settings). --resume repeats nothing that wa
 that OUT holds of the same protocol stay in its table.";
 
 pub(crate) const LV_HELP: &str = "\
-Simulates training tables, trains both maps on each, finds particles by SMC-ABC at two observations and compares: held-out \
+Simulates training tables, trains the chosen methods on each, finds particles by SMC-ABC at two observations and compares: held-out \
 NLL, posterior means, standard deviations and MAP points of log θ, C2ST and MMD against the particles, seconds for 2000 \
 draws beside the published ones. Writes results.md, results.html, results.json, tables, models and pictures (SVG and PNG) into OUT.
+
+Settings:
+  pcp-map, cot-flow  those that did well here
+  npe                sbi's: its maf, sizes and training
+  cp-flow            its authors' for a conditional density
+  atm                the published ones; it is meant for fewer rows
+  others             their own
 
 Examples:
   brenier reproduce lotka-volterra --out lv
@@ -105,7 +112,7 @@ pub(crate) enum ReproduceCommand {
     /// Densities of six UCI tables: NLL and MMD beside the published ones
     #[command(after_help = UCI_HELP, allow_negative_numbers = true)]
     Uci(UciArguments),
-    /// Stochastic Lotka–Volterra: both maps against SMC-ABC, and what draws cost
+    /// Stochastic Lotka–Volterra: maps against SMC-ABC, and what draws cost
     #[command(after_help = LV_HELP, allow_negative_numbers = true)]
     LotkaVolterra(LvArguments),
     /// Nine benchmark tasks: draws against exact posteriors, beside published figures

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::results::{LvFit, LvPosterior, document};
+use super::settings::protocol;
 use super::{
     ABC_TOLERANCES, LvObservation, PARAMETERS, Particles, PredictedPaths, TRUTHS, against, draw_times,
     output_names, pair_picture, pairs, settings,
@@ -126,6 +127,7 @@ impl LvExperiment {
     ) -> Result<(Posterior, Step<Training>)> {
         let name = format!("{}-{rows}", method.name());
         if let Some(kept) = bench.kept_model(&name)? {
+            protocol(method, rows).accept(&kept.0, bench.folder(), &format!("{name}.brenier"))?;
             return Ok(kept);
         }
         let seed = self.settings.seed;
