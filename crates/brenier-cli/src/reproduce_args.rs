@@ -33,8 +33,8 @@ Examples:
   brenier reproduce sbibm --task slcp,sir --simulations 1000,10000 --seeds 3 \\
       --out sbibm --resume
 
-OUT holds table.md, results.json, models and reference draws. --resume repeats nothing that was finished; tasks, sizes, methods \
-and the number of seeds may be others then.";
+OUT holds results.md, results.html, results.json, models and reference draws. --resume repeats nothing that was finished; tasks, \
+sizes, methods and the number of seeds may be others then.";
 
 pub(crate) const UCI_HELP: &str = "\
 For every data set and method: pilots on settings drawn at random, the best trained to the end with several seeds, and \
