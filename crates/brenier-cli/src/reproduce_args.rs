@@ -58,9 +58,9 @@ Examples:
   brenier reproduce uci --dataset yacht --method pcp-map --training 11/1 \\
       --out uci
 
-OUT holds results.md, results.html, results.json and a folder for each data set and method with journal, models, scores.csv and \
-results.csv (every training with its settings). --resume repeats nothing that was finished. Other data sets and methods \
-that OUT holds of the same protocol stay in its table.";
+OUT holds results.md, results.html, results.json and a folder for each data set and method with its result, journal, models, \
+scores.csv and results.csv (every training with its settings). --resume repeats nothing that was finished. Other data sets and \
+methods that OUT holds of the same protocol stay in its table.";
 
 pub(crate) const LV_HELP: &str = "\
 Simulates training tables, trains the chosen methods on each, finds particles by SMC-ABC at two observations and compares: held-out \

@@ -229,6 +229,14 @@ impl UciReproduction {
         })
     }
 
+    /// The name of its result: one with other folds is another.
+    fn step(&self) -> String {
+        match self.folds {
+            0 => "cell".to_owned(),
+            folds => format!("cell-{folds}-folds"),
+        }
+    }
+
     /// Runs what the folder does not hold yet, and scores every fully trained model.
     ///
     /// Journal, checkpoints and models are kept in `folder`; what it holds of the same run is taken up.
