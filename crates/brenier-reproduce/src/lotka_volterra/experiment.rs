@@ -191,7 +191,7 @@ impl LvExperiment {
         Ok(LvFit { method, rows, settings, training, nll, baseline, posteriors, times })
     }
 
-    fn document(&self, fits: &[LvFit], searches: Option<&[Found]>) -> Document {
+    fn document(&self, fits: &[LvFit], searches: Option<&[Found]>) -> Result<Document> {
         document(fits, searches, &self.observed)
     }
 }
@@ -265,10 +265,10 @@ impl Experiment for LvExperiment {
             for &method in &self.settings.methods {
                 let model = self.model(method, rows, bench)?;
                 fits.push(self.judge(method, rows, model, &test, searches, bench)?);
-                bench.publish(&self.document(&fits, searches))?;
+                bench.publish(&self.document(&fits, searches)?)?;
             }
         }
-        let mut document = self.document(&fits, searches);
+        let mut document = self.document(&fits, searches)?;
         if let Some(svg) = accuracy(&fits)? {
             bench.picture("accuracy", &svg)?;
             document = document.picture("accuracy", "Accuracy of draws: error against the number of steps");

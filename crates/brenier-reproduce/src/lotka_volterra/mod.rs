@@ -19,6 +19,7 @@ use crate::map::SampleSettings;
 use crate::report::{PairPlot, PictureSize, PredictivePlot, PredictiveSeries};
 use crate::simulate::lotka_volterra::{INTERVAL, POINTS, SUMMARIES, path, summarise};
 use crate::simulate::{LotkaVolterra, Outcome, SimulateSettings, Simulator, Streams, run};
+use crate::statistics::Estimate;
 use crate::{Error, Posterior, Result, Run};
 
 /// The parameters at which the published posteriors were found.
@@ -248,13 +249,12 @@ pub fn draw_times(
                 drawn = model.sample(given, 1, draws, seed, &settings)?.values;
                 seconds.push(started.elapsed().as_secs_f64());
             }
-            seconds.sort_by(f64::total_cmp);
             let square: f64 =
                 drawn.iter().zip(&exact).map(|(drawn, exact)| (drawn.ln() - exact.ln()).powi(2)).sum();
             Ok(DrawTime {
                 steps: settings.steps,
                 tolerance: settings.tolerance,
-                seconds: seconds[seconds.len() / 2],
+                seconds: Estimate::of(&seconds).median,
                 error: (square / exact.len() as f64).sqrt(),
                 published,
             })

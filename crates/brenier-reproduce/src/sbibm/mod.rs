@@ -258,12 +258,12 @@ pub struct SbibmResult {
 impl SbibmResult {
     /// The mean C2ST over the observations.
     pub fn mean_c2st(&self) -> f64 {
-        self.c2st.iter().sum::<f64>() / self.c2st.len() as f64
+        Estimate::of(&self.c2st).mean
     }
 
     /// The mean √MMD² over the observations.
     pub fn mean_mmd(&self) -> f64 {
-        self.mmd.iter().sum::<f64>() / self.mmd.len() as f64
+        Estimate::of(&self.mmd).mean
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{PUBLISHED_METHODS, PublishedC2st, SbibmCell, SbibmResult};
 use crate::experiment::{Document, ResultTable};
 use crate::simulate::tasks::TASKS;
+use crate::statistics::Estimate;
 use crate::{MethodChoice, baseline};
 
 /// A mean over seeds, and its standard error where there are two or more.
@@ -16,11 +17,8 @@ pub struct OverCells {
 
 impl OverCells {
     fn of(values: &[f64]) -> Self {
-        let count = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / count;
-        let square: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        let error = (values.len() > 1).then(|| (square / (count - 1.0) / count).sqrt());
-        Self { mean, error }
+        let Estimate { mean, standard_error, .. } = Estimate::of(values);
+        Self { mean, error: (values.len() > 1).then_some(standard_error) }
     }
 
     fn text(self, digits: usize) -> String {

@@ -14,7 +14,7 @@ use crate::simulate::shallow_water::exact::{
     self, ChainSettings, Laplace, NewtonSettings, WaveLikelihood, depth_moments, relative_error,
 };
 use crate::simulate::shallow_water::{NOISE, Projection, Solver, depth, surfaces};
-use crate::statistics::Estimate;
+use crate::statistics::{DrawSummary, Estimate};
 use crate::{Error, ModeSettings, Posterior, Result, baseline};
 
 /// Level of the simultaneous bands.
@@ -207,11 +207,8 @@ fn at_observation(
     let drawn = model.sample(&y, 1, PROFILES, settings.seed, &SampleSettings::default())?.values;
     let mode = depths_of(&mode);
     let profiles: Vec<Vec<f64>> = drawn.chunks_exact(settings.modes).map(depths_of).collect();
-    let count = profiles.len() as f64;
-    let mean: Vec<f64> = (0..CELLS).map(|i| profiles.iter().map(|x| x[i]).sum::<f64>() / count).collect();
-    let deviation: Vec<f64> = (0..CELLS)
-        .map(|i| (profiles.iter().map(|x| (x[i] - mean[i]).powi(2)).sum::<f64>() / (count - 1.0)).sqrt())
-        .collect();
+    let depths = DrawSummary::of(&profiles.concat(), CELLS)?.columns;
+    let (mean, deviation): (Vec<f64>, Vec<f64>) = depths.iter().map(|depth| (depth.mean, depth.sd)).unzip();
     let errors = observation.truth.as_ref().map(|truth| [&mode, &mean].map(|x| relative_error(x, truth)));
     let waves = surfaces_at(&profiles[..PREDICTED.min(profiles.len())])?;
     Ok(AtObservation { mode, mean, deviation, errors, profiles, waves })

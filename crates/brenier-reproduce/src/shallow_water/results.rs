@@ -8,6 +8,7 @@ use super::judge::{Scores, Yardstick};
 use crate::baseline;
 use crate::experiment::{Document, ResultTable, Step};
 use crate::simulate::shallow_water::depth;
+use crate::statistics::Estimate;
 
 /// Parts of the second moment that components of 100 000 published simulations explain.
 const PUBLISHED_EXPLAINED: [(usize, f64); 1] = [(3500, 0.965)];
@@ -89,7 +90,7 @@ fn exact_text(document: Document, step: &Step<Yardstick>) -> Document {
              {mean:.1} ± {error:.1} over {rows} of {} test rows (Laplace's approximation: {:.1}; at least {:.0} % of the draws \
              counted). No map can have less on average.",
             found.nll.len(),
-            laplace.iter().sum::<f64>() / laplace.len().max(1) as f64,
+            Estimate::of(&laplace).mean,
             100.0 * found.least_effective,
         ));
     }
@@ -190,7 +191,5 @@ pub(super) fn pictures(document: Document, scores: &Scores) -> Document {
 }
 
 fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    crate::statistics::quantile(&sorted, 0.5)
+    Estimate::of(values).median
 }

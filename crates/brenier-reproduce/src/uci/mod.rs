@@ -31,7 +31,6 @@ pub use table::{OverSeeds, UciTable};
 pub use variant::Variant;
 
 use protocol::MethodProtocol;
-use table::over_seeds;
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -42,6 +41,7 @@ use serde::{Deserialize, Serialize};
 use crate::data::{Split, Table, UciSet};
 use crate::diagnose::{Bandwidth, Mmd, Sample, mmd};
 use crate::map::SampleSettings;
+use crate::statistics::Estimate;
 use crate::tune::{Final, SearchSpace, TuneOutcome, TuneSettings, search};
 use crate::{Error, EventKind, FitSettings, Journal, Posterior, Result, Run, StopToken, baseline, fit_split};
 use brenier_core::kernel::side_by_side;
@@ -326,8 +326,8 @@ impl UciReproduction {
             distance(&drawn, &units.standardised(&given, &target)).map(Some)
         };
         Ok(UciScore {
-            nll: mean(&losses),
-            baseline: baseline.map(|losses| mean(&losses)),
+            nll: Estimate::of(&losses).mean,
+            baseline: baseline.map(|losses| Estimate::of(&losses).mean),
             mmd: distance(&drawn, &truth)?,
             unsolved,
             joint_mmd: joint(rows)?,
@@ -391,8 +391,7 @@ impl UciReproduction {
         )?;
         let Some(parts) = parts.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
         let (nll, dropped): (Vec<f64>, Vec<usize>) = parts.into_iter().unzip();
-        let OverSeeds { mean, deviation } = over_seeds(&nll);
-        let standard_error = deviation / (nll.len() as f64).sqrt();
+        let Estimate { mean, standard_error, .. } = Estimate::of(&nll);
         Ok(Some(UciFolds { nll, mean, standard_error, dropped: dropped.iter().sum() }))
     }
 
@@ -430,12 +429,11 @@ impl UciReproduction {
         let units = Units::new(&self.set, &self.table, &train);
         let (mut losses, _) = self.losses(&model, &units, &target, &given)?;
         losses.retain(|loss| self.floor.is_none_or(|floor| -loss >= floor));
-        Ok(Some((mean(&losses), split.test.len() - losses.len())))
+        if losses.is_empty() {
+            return Err(Error::Numerical(format!("{name}: no test row has a density that counts")));
+        }
+        Ok(Some((Estimate::of(&losses).mean, split.test.len() - losses.len())))
     }
-}
-
-fn mean(losses: &[f64]) -> f64 {
-    losses.iter().sum::<f64>() / losses.len() as f64
 }
 
 /// The published units of a table whose columns are (y, x): mean and standard deviation of every column.

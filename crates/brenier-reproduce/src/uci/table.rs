@@ -8,6 +8,7 @@ use super::{Published, PublishedFolds, UciResult, UciScore, UciSettings, Variant
 use crate::data::uci_sets;
 use crate::experiment::{Document, ResultTable};
 use crate::map::Method;
+use crate::statistics::ColumnSummary;
 use crate::{Error, Result, baseline, tune};
 
 /// A mean over seeds and its standard deviation; not a number where there is one seed.
@@ -36,18 +37,19 @@ impl UciResult {
         for score in &self.scores {
             by_trial.entry(score.training.trial).or_default().push(figure(score));
         }
-        let mut settings: Vec<OverSeeds> = by_trial.into_values().map(|values| over_seeds(&values)).collect();
+        let mut settings = by_trial.into_values().map(OverSeeds::of).collect::<Option<Vec<_>>>()?;
         settings.sort_by(|a, b| a.mean.total_cmp(&b.mean));
         let last = settings.len().checked_sub(1)?;
         Some([settings[0], settings[last.div_ceil(2)], settings[last]])
     }
 }
 
-pub(super) fn over_seeds(values: &[f64]) -> OverSeeds {
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let square: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    OverSeeds { mean, deviation: (square / (count - 1.0)).sqrt() }
+impl OverSeeds {
+    /// None of none.
+    fn of(mut values: Vec<f64>) -> Option<Self> {
+        let ColumnSummary { mean, sd, .. } = ColumnSummary::of(&mut values).ok()?;
+        Some(Self { mean, deviation: if values.len() > 1 { sd } else { f64::NAN } })
+    }
 }
 
 /// The results of a folder, in the order of the published table.
@@ -278,11 +280,12 @@ mod tests {
 
     #[test]
     fn seeds_have_a_mean_and_where_there_are_two_a_deviation() {
-        assert_eq!(over_seeds(&[1.0, 3.0]), OverSeeds { mean: 2.0, deviation: 2.0_f64.sqrt() });
+        assert_eq!(OverSeeds::of(vec![1.0, 3.0]), Some(OverSeeds { mean: 2.0, deviation: 2.0_f64.sqrt() }));
         let one = [OverSeeds { mean: 1.25, deviation: f64::NAN }; 3];
         assert_eq!(settings(Some(one), 1), "1.2 / 1.2 / 1.2");
         let two = OverSeeds { mean: -1.0, deviation: 0.5 };
         assert_eq!(settings(Some([two; 3]), 1), "-1.0 ± 0.5 / -1.0 ± 0.5 / -1.0 ± 0.5");
-        assert!(over_seeds(&[1.0]).deviation.is_nan());
+        assert!(OverSeeds::of(vec![1.0]).is_some_and(|one| one.deviation.is_nan()));
+        assert_eq!(OverSeeds::of(Vec::new()), None);
     }
 }
