@@ -4,8 +4,8 @@
 //! resumes it, refuses the folder of another and renders what it found.
 
 use brenier_core::{
-    Error, EventKind, FitSettings, Fitted, Journal, MethodChoice, ModeSettings, Posterior, Result, Run,
-    StopToken, Units, fit, fit_split, map, statistics, train, transform,
+    Error, EventKind, FitSettings, Fitted, Journal, LogDensities, MethodChoice, ModeSettings, Posterior,
+    Result, Run, StopToken, Units, fit, fit_split, map, statistics, train, transform,
 };
 use brenier_data as data;
 use brenier_diagnose::diagnose;
@@ -13,8 +13,10 @@ use brenier_report as report;
 use brenier_simulate::{abc, simulate};
 use brenier_tune as tune;
 
+mod baseline;
 pub mod experiment;
 pub mod lotka_volterra;
+mod protocol;
 pub mod sbibm;
 pub mod shallow_water;
 mod uci;

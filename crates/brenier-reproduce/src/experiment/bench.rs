@@ -83,6 +83,11 @@ impl Part<'_> {
         self.run.part(Some(Journal::at(self.file(CHECKPOINT))))
     }
 
+    /// Says that an earlier run did some of the work and left it elsewhere than in the journal: the time is then not the whole.
+    pub fn continued(&mut self) {
+        self.fresh = false;
+    }
+
     /// A file or folder under the step's name.
     pub fn path(&self) -> &Path {
         &self.path
@@ -139,8 +144,7 @@ impl<'a> Workbench<'a> {
         self.run.is_stopped()
     }
 
-    /// Announces work whose result is not kept as a step's is: because it is cheap to repeat, or because it keeps its own
-    /// state in the folder [`Part::path`].
+    /// Announces work whose result is not kept as a step's is, because it is cheap to repeat.
     pub fn part(&mut self, name: &str, title: &str) -> Result<Part<'_>> {
         self.run.tell(ExperimentEvent::Step { name: name.to_owned(), title: title.to_owned() })?;
         let path = self.folder.join(name);

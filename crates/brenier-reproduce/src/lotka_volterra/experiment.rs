@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::results::{LvFit, LvPosterior, document};
+use super::settings::protocol;
 use super::{
     ABC_TOLERANCES, LvObservation, PARAMETERS, Particles, PredictedPaths, TRUTHS, against, draw_times,
     output_names, pair_picture, pairs, settings,
@@ -126,6 +127,7 @@ impl LvExperiment {
     ) -> Result<(Posterior, Step<Training>)> {
         let name = format!("{}-{rows}", method.name());
         if let Some(kept) = bench.kept_model(&name)? {
+            protocol(method, rows).accept(&kept.0, bench.folder(), &format!("{name}.brenier"))?;
             return Ok(kept);
         }
         let seed = self.settings.seed;
@@ -189,7 +191,7 @@ impl LvExperiment {
         Ok(LvFit { method, rows, settings, training, nll, baseline, posteriors, times })
     }
 
-    fn document(&self, fits: &[LvFit], searches: Option<&[Found]>) -> Document {
+    fn document(&self, fits: &[LvFit], searches: Option<&[Found]>) -> Result<Document> {
         document(fits, searches, &self.observed)
     }
 }
@@ -263,10 +265,10 @@ impl Experiment for LvExperiment {
             for &method in &self.settings.methods {
                 let model = self.model(method, rows, bench)?;
                 fits.push(self.judge(method, rows, model, &test, searches, bench)?);
-                bench.publish(&self.document(&fits, searches))?;
+                bench.publish(&self.document(&fits, searches)?)?;
             }
         }
-        let mut document = self.document(&fits, searches);
+        let mut document = self.document(&fits, searches)?;
         if let Some(svg) = accuracy(&fits)? {
             bench.picture("accuracy", &svg)?;
             document = document.picture("accuracy", "Accuracy of draws: error against the number of steps");

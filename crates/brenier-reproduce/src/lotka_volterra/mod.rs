@@ -4,22 +4,23 @@
 
 mod experiment;
 mod results;
+mod settings;
 
 pub use experiment::{LvExperiment, LvSettings};
+pub use settings::settings;
 
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use crate::data::{Selection, Table};
+use crate::data::Table;
 use crate::diagnose::{CompareSettings, Comparison, Sample, compare};
-use crate::map::{Method, SampleSettings};
+use crate::map::SampleSettings;
 use crate::report::{PairPlot, PictureSize, PredictivePlot, PredictiveSeries};
 use crate::simulate::lotka_volterra::{INTERVAL, POINTS, SUMMARIES, path, summarise};
 use crate::simulate::{LotkaVolterra, Outcome, SimulateSettings, Simulator, Streams, run};
-use crate::train::{Schedule, TrainSettings};
-use crate::transform::SupportRule;
-use crate::{Error, FitSettings, Posterior, Result, Run};
+use crate::statistics::Estimate;
+use crate::{Error, Posterior, Result, Run};
 
 /// The parameters at which the published posteriors were found.
 pub const TRUTHS: [[f64; 4]; 2] = [[0.01, 0.5, 1.0, 0.01], [0.02, 0.02, 0.02, 0.02]];
@@ -88,39 +89,6 @@ pub fn pairs(rows: u64, seed: u64, surrounding: Run<'_>) -> Result<Option<Table>
         Outcome::Complete(simulated) => Ok(Some(simulated.table)),
         Outcome::Interrupted { .. } => Ok(None),
     }
-}
-
-/// Settings that did well on so many rows: θ in logarithms, a learning rate that falls over all epochs.
-pub fn settings(method: Method, rows: u64, seed: u64) -> Result<FitSettings> {
-    let support =
-        PARAMETERS.iter().map(|name| format!("{name}=log").parse()).collect::<Result<Vec<SupportRule>>>()?;
-    let many = rows >= 200_000;
-    let defaults = method.defaults();
-    let (method, batch_size, epochs, learning_rate, validate_every) = match method {
-        Method::PcpMap => (defaults.with("feature_width", 128)?, 256, if many { 40 } else { 60 }, 0.005, 0),
-        // With this schedule the end is the best, and a flow's validations, in finer steps, are expensive.
-        Method::CotFlow => {
-            (defaults.with("feature_width", 64)?, 128, if many { 20 } else { 100 }, 0.01, 1000)
-        }
-        _ => (defaults, 256, 60, 0.005, 0),
-    };
-    Ok(FitSettings {
-        method,
-        target: Some(PARAMETERS.join(",").parse()?),
-        given: Some(SUMMARIES.join(",").parse::<Selection>()?),
-        support,
-        seed,
-        train: TrainSettings {
-            batch_size: Some(batch_size),
-            learning_rate: Some(learning_rate),
-            schedule: Some(Schedule::Cosine),
-            epochs,
-            validate_every,
-            max_valid_rows: 5000,
-            ..Default::default()
-        },
-        ..Default::default()
-    })
 }
 
 /// Paths simulated with parameters drawn from a posterior.
@@ -281,13 +249,12 @@ pub fn draw_times(
                 drawn = model.sample(given, 1, draws, seed, &settings)?.values;
                 seconds.push(started.elapsed().as_secs_f64());
             }
-            seconds.sort_by(f64::total_cmp);
             let square: f64 =
                 drawn.iter().zip(&exact).map(|(drawn, exact)| (drawn.ln() - exact.ln()).powi(2)).sum();
             Ok(DrawTime {
                 steps: settings.steps,
                 tolerance: settings.tolerance,
-                seconds: seconds[seconds.len() / 2],
+                seconds: Estimate::of(&seconds).median,
                 error: (square / exact.len() as f64).sqrt(),
                 published,
             })
@@ -304,6 +271,7 @@ pub fn output_names() -> Vec<String> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::map::Method;
     use brenier_core::fit;
 
     #[test]

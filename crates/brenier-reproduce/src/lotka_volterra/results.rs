@@ -5,10 +5,10 @@ use serde_json::json;
 
 use super::experiment::Found;
 use super::{DrawTime, LvObservation, PARAMETERS, Particles};
-use crate::FitSettings;
-use crate::diagnose::Comparison;
+use crate::diagnose::{Comparison, Sample};
 use crate::experiment::{Document, ResultTable, Step, Training};
 use crate::map::Method;
+use crate::{FitSettings, Result, baseline};
 
 /// What was found about one map.
 #[derive(Debug, Serialize)]
@@ -44,7 +44,11 @@ impl LvFit {
     }
 }
 
-pub(super) fn document(fits: &[LvFit], searches: Option<&[Found]>, observed: &[LvObservation]) -> Document {
+pub(super) fn document(
+    fits: &[LvFit],
+    searches: Option<&[Found]>,
+    observed: &[LvObservation],
+) -> Result<Document> {
     let abc = searches.map(|all| all.iter().map(|(search, _)| search).collect::<Vec<_>>());
     let mut document = Document::new("Stochastic Lotka–Volterra: maps against SMC-ABC")
         .figures(&json!({ "fits": fits, "abc": abc }))
@@ -57,7 +61,7 @@ pub(super) fn document(fits: &[LvFit], searches: Option<&[Found]>, observed: &[L
                 which + 1,
                 observation.truth
             ))
-            .table(posteriors(fits, which, search, observation));
+            .table(posteriors(fits, which, search, observation)?);
     }
     document = document.text("2000 draws:").table(draw_times(fits));
     for fit in fits {
@@ -74,12 +78,11 @@ pub(super) fn document(fits: &[LvFit], searches: Option<&[Found]>, observed: &[L
                 );
         }
     }
-    document
+    Ok(document)
 }
 
 fn trainings(fits: &[LvFit]) -> ResultTable {
-    let header =
-        ["map", "rows", "held-out NLL (standardised log θ)", "conditional Gaussian", "training", "steps"];
+    let header = ["map", "rows", "held-out NLL (standardised log θ)", baseline::TITLE, "training", "steps"];
     let mut table = ResultTable::new(header).aligned("lrrrrr");
     for fit in fits {
         table.push([
@@ -100,7 +103,7 @@ fn posteriors(
     which: usize,
     search: Option<&Found>,
     observation: &LvObservation,
-) -> ResultTable {
+) -> Result<ResultTable> {
     let header = ["", "log θ₁", "log θ₂", "log θ₃", "log θ₄", "C2ST", "MMD"];
     let mut table = ResultTable::new(header).aligned("lllllrr");
     let mut row = |label: String, cells: Vec<String>, comparison: Option<&Comparison>| {
@@ -119,7 +122,7 @@ fn posteriors(
             search.result.simulations as f64 / 1e6,
             search.clock()
         );
-        row(label, particle_cells(particles), None);
+        row(label, particle_cells(particles)?, None);
     }
     for fit in fits {
         let found = &fit.posteriors[which];
@@ -131,20 +134,15 @@ fn posteriors(
             row("– against the given particles".to_owned(), blank, found.given.as_ref());
         }
     }
-    table
+    Ok(table)
 }
 
 /// Weighted mean and standard deviation of every log θ.
-fn particle_cells(particles: &Particles) -> Vec<String> {
-    let total: f64 = particles.weights.iter().sum();
-    let rows = || particles.theta.chunks_exact(PARAMETERS.len()).zip(&particles.weights);
-    (0..PARAMETERS.len())
-        .map(|j| {
-            let mean = rows().map(|(theta, w)| w * theta[j].ln()).sum::<f64>() / total;
-            let square = rows().map(|(theta, w)| w * (theta[j].ln() - mean).powi(2)).sum::<f64>() / total;
-            format!("{mean:.3} ({:.3})", square.sqrt())
-        })
-        .collect()
+fn particle_cells(particles: &Particles) -> Result<Vec<String>> {
+    let logs: Vec<f64> = particles.theta.iter().map(|theta| theta.ln()).collect();
+    let sample = Sample::new(&logs, PARAMETERS.len())?.with_weights(&particles.weights)?;
+    let (mean, deviation) = sample.moments();
+    Ok(mean.iter().zip(deviation).map(|(mean, deviation)| format!("{mean:.3} ({deviation:.3})")).collect())
 }
 
 fn draw_times(fits: &[LvFit]) -> ResultTable {

@@ -23,7 +23,7 @@ use crate::simulate::tasks::{TASKS, Task, task};
 use crate::simulate::{Attempt, Outcome, SimulateSettings, Streams, run};
 use crate::statistics::Estimate;
 use crate::transform::{ColumnSettings, Support, SupportRule};
-use crate::{Error, FitSettings, MethodChoice, Posterior, Result, Run};
+use crate::{Error, FitSettings, MethodChoice, Posterior, Result, Run, baseline};
 
 /// Seeds of the test table and of reference draws, far from those of training tables.
 const TEST_SEED: u64 = 1_000_003;
@@ -240,6 +240,9 @@ pub struct SbibmResult {
     pub cell: SbibmCell,
     /// Mean negative log-likelihood of the test rows in the parameters' units, and its standard error.
     pub nll: (f64, f64),
+    /// The same mean under the conditional Gaussian of the model file; none where that is the map, and in old results.
+    #[serde(default)]
+    pub baseline: Option<f64>,
     /// C2ST against the reference draws at each observation; ½ is perfect.
     pub c2st: Vec<f64>,
     /// √MMD², with the median distance as bandwidth, at each observation.
@@ -255,12 +258,12 @@ pub struct SbibmResult {
 impl SbibmResult {
     /// The mean C2ST over the observations.
     pub fn mean_c2st(&self) -> f64 {
-        self.c2st.iter().sum::<f64>() / self.c2st.len() as f64
+        Estimate::of(&self.c2st).mean
     }
 
     /// The mean √MMD² over the observations.
     pub fn mean_mmd(&self) -> f64 {
-        self.mmd.iter().sum::<f64>() / self.mmd.len() as f64
+        Estimate::of(&self.mmd).mean
     }
 }
 
@@ -280,8 +283,9 @@ pub fn judge(
         target.extend_from_slice(&row[..dim]);
         given.extend_from_slice(&row[dim..]);
     }
-    let losses: Vec<f64> = model.log_density(&target, &given)?.user.iter().map(|density| -density).collect();
-    let nll = Estimate::of(&losses);
+    let densities = model.log_density(&target, &given)?;
+    let nll = Estimate::of(&densities.user.iter().map(|density| -density).collect::<Vec<_>>());
+    let baseline = baseline::losses(model, &target, &given, &densities)?;
     let (mut found_c2st, mut found_mmd, mut unsolved) = (Vec::new(), Vec::new(), 0);
     let how = SampleSettings { skip_unsolved: true, ..Default::default() };
     for (index, (observation, reference)) in observations.iter().zip(references).enumerate() {
@@ -294,6 +298,7 @@ pub fn judge(
     Ok(SbibmResult {
         cell: cell.clone(),
         nll: (nll.mean, nll.standard_error),
+        baseline: baseline.map(|losses| Estimate::of(&losses).mean),
         c2st: found_c2st,
         mmd: found_mmd,
         calibration: calibration(settings, model, (&target, &given), dim, cell.seed)?,

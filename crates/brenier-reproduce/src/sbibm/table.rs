@@ -1,9 +1,10 @@
 //! The table of results beside the published figures.
 
 use super::{PUBLISHED_METHODS, PublishedC2st, SbibmCell, SbibmResult};
-use crate::MethodChoice;
 use crate::experiment::{Document, ResultTable};
 use crate::simulate::tasks::TASKS;
+use crate::statistics::Estimate;
+use crate::{MethodChoice, baseline};
 
 /// A mean over seeds, and its standard error where there are two or more.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,11 +17,8 @@ pub struct OverCells {
 
 impl OverCells {
     fn of(values: &[f64]) -> Self {
-        let count = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / count;
-        let square: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        let error = (values.len() > 1).then(|| (square / (count - 1.0) / count).sqrt());
-        Self { mean, error }
+        let Estimate { mean, standard_error, .. } = Estimate::of(values);
+        Self { mean, error: (values.len() > 1).then_some(standard_error) }
     }
 
     fn text(self, digits: usize) -> String {
@@ -54,9 +52,19 @@ impl SbibmTable {
     pub fn document(&self) -> Document {
         let published = [1, 2, 4].map(|method| (method, PUBLISHED_METHODS[method]));
         let titles = published.map(|(_, title)| format!("C2ST published: {title}"));
-        let own = ["task", "simulations", "method", "NLL", "C2ST", "√MMD²", "calibration p", "seconds"];
+        let own = [
+            "task",
+            "simulations",
+            "method",
+            "NLL",
+            baseline::TITLE,
+            "C2ST",
+            "√MMD²",
+            "calibration p",
+            "seconds",
+        ];
         let header = own.into_iter().map(str::to_owned).chain(titles).chain(["best".to_owned()]);
-        let mut table = ResultTable::new(header).aligned("lrlrrrrrrrrr");
+        let mut table = ResultTable::new(header).aligned("lrlrrrrrrrrrr");
         let same = |a: &SbibmResult, b: &SbibmResult| {
             (&a.cell.task, a.cell.simulations, a.cell.method)
                 == (&b.cell.task, b.cell.simulations, b.cell.method)
@@ -66,6 +74,7 @@ impl SbibmTable {
             let over = |figure: fn(&SbibmResult) -> f64| {
                 OverCells::of(&group.iter().map(figure).collect::<Vec<_>>())
             };
+            let baseline = group.iter().map(|result| result.baseline).collect::<Option<Vec<f64>>>();
             let worst = group.iter().map(|result| result.calibration).collect::<Option<Vec<f64>>>();
             let seconds = group.iter().map(|result| result.fit_seconds).collect::<Option<Vec<f64>>>();
             let row = PublishedC2st::find(&cell.task);
@@ -77,6 +86,7 @@ impl SbibmTable {
                 cell.simulations.to_string(),
                 cell.method.title().to_owned(),
                 over(|result| result.nll.0).text(3),
+                baseline.map_or_else(none, |all| OverCells::of(&all).text(3)),
                 over(SbibmResult::mean_c2st).text(3),
                 over(SbibmResult::mean_mmd).text(3),
                 worst.map_or_else(none, |all| format!("{:.2}", all.iter().copied().fold(1.0, f64::min))),
@@ -102,12 +112,22 @@ mod tests {
         SbibmResult {
             cell,
             nll: (-1.5, 0.01),
+            baseline: (simulations > 500).then_some(-0.25),
             c2st: vec![c2st, c2st],
             mmd: vec![0.25],
             calibration: Some(0.3),
             unsolved: 0,
             fit_seconds: Some(12.0),
         }
+    }
+
+    #[test]
+    fn results_of_earlier_versions_are_read() {
+        let new = result("two-moons", 10_000, 0, 0.6);
+        let mut value = serde_json::to_value(&new).expect("plain data");
+        value.as_object_mut().expect("a struct").remove("baseline");
+        let old: SbibmResult = serde_json::from_value(value).expect("all that is needed");
+        assert_eq!(old, SbibmResult { baseline: None, ..new });
     }
 
     #[test]
@@ -123,9 +143,9 @@ mod tests {
         assert_eq!(
             rows,
             [
-                "| gaussian-linear | 500 | PCP-Map | -1.500 | 0.600 | 0.250 | 0.30 | 12 | – | – | – | – |",
-                "| two-moons | 10000 | PCP-Map | -1.500 ± 0.000 | 0.560 ± 0.020 | 0.250 ± 0.000 | 0.30 | 12 \
-                 | 0.554 | 0.543 | 0.632 | 0.513 |",
+                "| gaussian-linear | 500 | PCP-Map | -1.500 | – | 0.600 | 0.250 | 0.30 | 12 | – | – | – | – |",
+                "| two-moons | 10000 | PCP-Map | -1.500 ± 0.000 | -0.250 ± 0.000 | 0.560 ± 0.020 | 0.250 ± 0.000 | 0.30 \
+                 | 12 | 0.554 | 0.543 | 0.632 | 0.513 |",
             ]
         );
     }

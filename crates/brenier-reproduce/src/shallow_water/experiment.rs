@@ -56,6 +56,7 @@ impl SwExperiment {
     ) -> Result<(Posterior, Step<Training>)> {
         let name = format!("{recipe}-{rows}");
         if let Some(kept) = bench.kept_model(&name)? {
+            recipe.protocol().accept(&kept.0, bench.folder(), &format!("{name}.brenier"))?;
             return Ok(kept);
         }
         // Tables of this size are made faster than they are read.

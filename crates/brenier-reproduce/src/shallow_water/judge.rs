@@ -14,8 +14,8 @@ use crate::simulate::shallow_water::exact::{
     self, ChainSettings, Laplace, NewtonSettings, WaveLikelihood, depth_moments, relative_error,
 };
 use crate::simulate::shallow_water::{NOISE, Projection, Solver, depth, surfaces};
-use crate::statistics::Estimate;
-use crate::{Error, ModeSettings, Posterior, Result};
+use crate::statistics::{DrawSummary, Estimate};
+use crate::{Error, ModeSettings, Posterior, Result, baseline};
 
 /// Level of the simultaneous bands.
 pub(super) const LEVEL: f64 = 0.05;
@@ -93,6 +93,9 @@ pub struct Scores {
     pub valid_nll: f64,
     /// NLL of the test rows, published units, and its standard error.
     pub test_nll: (f64, f64),
+    /// The same mean under the conditional Gaussian of the model file; none in old results.
+    #[serde(default)]
+    pub baseline: Option<f64>,
     /// Calibration; none where a draw could not be computed.
     pub calibration: Option<Calibrated>,
     /// At the observation.
@@ -111,9 +114,9 @@ pub(super) fn judge(
 ) -> Result<Scores> {
     // A recipe may look at the leading components alone.
     let test = &test.leading(model.header().given_transform.input_dim());
-    let losses: Vec<f64> =
-        model.log_density(&test.modes, &test.features)?.user.iter().map(|density| -density).collect();
-    let test_nll = Estimate::of(&losses);
+    let densities = model.log_density(&test.modes, &test.features)?;
+    let test_nll = Estimate::of(&densities.user.iter().map(|density| -density).collect::<Vec<_>>());
+    let baseline = baseline::losses(model, &test.modes, &test.features, &densities)?;
     let header = model.header();
     let calibration = match calibrated(model, test, settings) {
         Ok(found) => Some(found),
@@ -129,6 +132,7 @@ pub(super) fn judge(
         steps,
         valid_nll: header.training.best_valid_nll - header.target_transform.linear_scale_log_det(),
         test_nll: (test_nll.mean, test_nll.standard_error),
+        baseline: baseline.map(|losses| Estimate::of(&losses).mean),
         calibration,
         at: at_observation(model, observation, projection, settings)?,
     })
@@ -203,11 +207,8 @@ fn at_observation(
     let drawn = model.sample(&y, 1, PROFILES, settings.seed, &SampleSettings::default())?.values;
     let mode = depths_of(&mode);
     let profiles: Vec<Vec<f64>> = drawn.chunks_exact(settings.modes).map(depths_of).collect();
-    let count = profiles.len() as f64;
-    let mean: Vec<f64> = (0..CELLS).map(|i| profiles.iter().map(|x| x[i]).sum::<f64>() / count).collect();
-    let deviation: Vec<f64> = (0..CELLS)
-        .map(|i| (profiles.iter().map(|x| (x[i] - mean[i]).powi(2)).sum::<f64>() / (count - 1.0)).sqrt())
-        .collect();
+    let depths = DrawSummary::of(&profiles.concat(), CELLS)?.columns;
+    let (mean, deviation): (Vec<f64>, Vec<f64>) = depths.iter().map(|depth| (depth.mean, depth.sd)).unzip();
     let errors = observation.truth.as_ref().map(|truth| [&mode, &mean].map(|x| relative_error(x, truth)));
     let waves = surfaces_at(&profiles[..PREDICTED.min(profiles.len())])?;
     Ok(AtObservation { mode, mean, deviation, errors, profiles, waves })

@@ -5,8 +5,10 @@ use serde_json::json;
 use super::SwSettings;
 use super::data::Components;
 use super::judge::{Scores, Yardstick};
+use crate::baseline;
 use crate::experiment::{Document, ResultTable, Step};
 use crate::simulate::shallow_water::depth;
+use crate::statistics::Estimate;
 
 /// Parts of the second moment that components of 100 000 published simulations explain.
 const PUBLISHED_EXPLAINED: [(usize, f64); 1] = [(3500, 0.965)];
@@ -47,6 +49,7 @@ fn brief(scores: &Scores) -> serde_json::Value {
     json!({
         "recipe": scores.recipe, "rows": scores.rows, "parameters": scores.parameters, "given": scores.given,
         "training_seconds": scores.training_seconds, "steps": scores.steps, "valid_nll": scores.valid_nll, "test_nll": scores.test_nll,
+        "baseline": scores.baseline,
         "calibration": calibration, "relative_errors": scores.at.errors, "median_deviation": median(&scores.at.deviation),
     })
 }
@@ -87,7 +90,7 @@ fn exact_text(document: Document, step: &Step<Yardstick>) -> Document {
              {mean:.1} ± {error:.1} over {rows} of {} test rows (Laplace's approximation: {:.1}; at least {:.0} % of the draws \
              counted). No map can have less on average.",
             found.nll.len(),
-            laplace.iter().sum::<f64>() / laplace.len().max(1) as f64,
+            Estimate::of(&laplace).mean,
             100.0 * found.least_effective,
         ));
     }
@@ -116,6 +119,7 @@ fn scores_table(scores: &[Step<Scores>]) -> ResultTable {
         "seconds",
         "validation NLL",
         "test NLL",
+        baseline::TITLE,
         "published",
         "error of mode",
         "of mean",
@@ -123,7 +127,7 @@ fn scores_table(scores: &[Step<Scores>]) -> ResultTable {
         "ranks: modes",
         "cells",
     ])
-    .aligned("lrrrrrrrrrrrr");
+    .aligned("lrrrrrrrrrrrrr");
     for Step { result: one, .. } in scores {
         let published = match one.recipe.published() {
             Some([nll, _, seconds]) if one.rows == 100_000 => format!("{nll:.1} in {seconds:.0} s on a GPU"),
@@ -147,6 +151,7 @@ fn scores_table(scores: &[Step<Scores>]) -> ResultTable {
             one.training_seconds.map_or("interrupted".to_owned(), |seconds| format!("{seconds:.0}")),
             format!("{:.2}", one.valid_nll),
             format!("{:.2} ± {:.2}", one.test_nll.0, one.test_nll.1),
+            one.baseline.map_or(String::new(), |nll| format!("{nll:.2}")),
             published,
             percent(0),
             percent(1),
@@ -186,7 +191,5 @@ pub(super) fn pictures(document: Document, scores: &Scores) -> Document {
 }
 
 fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    crate::statistics::quantile(&sorted, 0.5)
+    Estimate::of(values).median
 }

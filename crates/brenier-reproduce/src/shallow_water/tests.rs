@@ -2,18 +2,27 @@
 
 #![allow(clippy::unwrap_used)]
 
+use serde_json::{Value, json};
+
 use super::data::depths_of;
 use super::*;
 use crate::experiment;
-use crate::simulate::shallow_water::blocks;
-use crate::{Run, StopToken};
+use crate::map::Method;
+use crate::simulate::shallow_water::{NOISE, blocks};
+use crate::train::{AdamSettings, Schedule, TrainSettings};
+use crate::transform::{NoiseRule, NoiseSettings, Scaling};
+use crate::{FitSettings, Run, StopToken};
+
+fn recipe(name: &str) -> Recipe {
+    name.parse().unwrap()
+}
 
 fn small() -> SwSettings {
     SwSettings {
         rows: vec![400],
         components: 30,
         modes: 3,
-        recipes: vec![Recipe::PcpMap, Recipe::Pairs, Recipe::Fresh],
+        recipes: Recipe::usual(),
         test_rows: 40,
         draws: 30,
         exact_rows: 2,
@@ -25,18 +34,106 @@ fn small() -> SwSettings {
 #[test]
 fn recipes_have_the_published_sizes() {
     let settings = SwSettings::default();
-    let parameters = |recipe: Recipe| {
-        let fit = recipe.settings(&settings).unwrap();
+    let parameters = |name: &str| {
+        let fit = recipe(name).settings(&settings).unwrap();
         fit.validate().unwrap();
         fit.method.spec().parameters(14, 3500).unwrap()
     };
-    assert_eq!(parameters(Recipe::PcpMap), 2_455_218);
-    assert_eq!(parameters(Recipe::CpFlow), 1_381_492);
-    for recipe in Recipe::ALL {
+    assert_eq!(parameters("pcp-map"), 2_455_218);
+    assert_eq!(parameters("cp-flow"), 1_381_492);
+    assert_eq!(parameters("npe"), 756_175);
+    for recipe in Recipe::all() {
         assert_eq!(recipe.name().parse::<Recipe>().unwrap(), recipe);
-        recipe.settings(&settings).unwrap().validate().unwrap();
+        assert_eq!(serde_json::to_value(recipe).unwrap(), recipe.name());
+        let fit = recipe.settings(&settings).unwrap();
+        fit.validate().unwrap();
+        assert_eq!(recipe.is_fresh(), !fit.noise.is_empty());
     }
     assert!("gatsbi".parse::<Recipe>().unwrap_err().to_string().contains("pcp-map"));
+    let usual: Vec<&str> = settings.recipes.iter().map(|recipe| recipe.name()).collect();
+    assert_eq!(usual, ["pcp-map", "pairs", "fresh"]);
+}
+
+/// Written out, so that no change of them goes unnoticed: folders of earlier versions are continued with these.
+#[test]
+fn recipes_have_these_settings() {
+    let of = |name: &str, values: Value| {
+        let values = values.as_object().unwrap().clone();
+        name.parse::<Method>().unwrap().defaults().with_values(values).unwrap()
+    };
+    let settings = SwSettings { components: 2000, seed: 5, max_steps: Some(9), ..SwSettings::default() };
+    let common = |train: TrainSettings| TrainSettings {
+        valid_fraction: 0.05,
+        max_valid_rows: 5000,
+        max_steps: Some(9),
+        ..train
+    };
+    let plateau = |batch: usize, rate: f64| {
+        common(TrainSettings {
+            batch_size: Some(batch),
+            learning_rate: Some(rate),
+            validate_every: 70,
+            patience: Some(21),
+            drop_factor: Some(0.5),
+            max_drops: Some(4),
+            rewind: false,
+            epochs: 1000,
+            ..TrainSettings::default()
+        })
+    };
+    let cosine = |epochs: u32| {
+        common(TrainSettings {
+            batch_size: Some(256),
+            learning_rate: Some(1e-3),
+            schedule: Some(Schedule::Cosine),
+            epochs,
+            adam: AdamSettings { weight_decay: 1.0, ..AdamSettings::default() },
+            ..TrainSettings::default()
+        })
+    };
+    let plain = |given: &str| FitSettings {
+        target: Some("mode_1..mode_14".parse().unwrap()),
+        given: Some(given.parse().unwrap()),
+        seed: 5,
+        ..FitSettings::default()
+    };
+    let ours = || {
+        let flow = json!({
+            "flow": "nsf", "transforms": 2, "hidden_width": 64, "blocks": 1, "front": "autoregressive",
+            "front_width": 64, "embedding": [512, 512, 256], "embedding_activation": "relu",
+        });
+        FitSettings { method: of("npe", flow), scaling: Scaling::Common, ..plain("y1..y1000") }
+    };
+    let all =
+        |sd: f64| NoiseSettings { rules: vec![NoiseRule { columns: crate::data::Selection::Rest, sd }] };
+    let authors =
+        json!({"feature_width": 256, "context_width": 256, "depth": 3, "initialisation": "authors"});
+    let flow = json!({
+        "feature_width": 1024, "depth": 2, "time_steps": 8, "evaluation_steps": 32,
+        "embedding": [128, 128, 64], "authors_alphas": [6727.60, 212.55],
+    });
+    let convex = json!({"feature_width": 256, "depth": 3});
+    let sbi = json!({"preset": "sbi", "flow": "nsf", "hidden_width": 14});
+    let own = TrainSettings { batch_size: Some(100), max_steps: Some(9), ..TrainSettings::default() };
+    for (name, expected) in [
+        (
+            "pcp-map",
+            FitSettings { method: of("pcp-map", authors), train: plateau(64, 1e-3), ..plain("rest") },
+        ),
+        (
+            "cot-flow",
+            FitSettings { method: of("cot-flow", flow), train: plateau(512, 1e-4), ..plain("rest") },
+        ),
+        ("cp-flow", FitSettings { method: of("cp-flow", convex), train: plateau(64, 1e-3), ..plain("rest") }),
+        ("npe", FitSettings { method: of("npe", sbi), train: own, ..plain("rest") }),
+        ("pairs", FitSettings { jitter: all(0.125), train: cosine(10), ..ours() }),
+        ("fresh", FitSettings { noise: all(NOISE), members: Some(4), train: cosine(24), ..ours() }),
+    ] {
+        assert_eq!(recipe(name).settings(&settings).unwrap(), expected, "{name}");
+    }
+    let short = SwSettings { epochs: Some(2), components: 30, ..settings };
+    let quick = recipe("pairs").settings(&short).unwrap();
+    assert_eq!((quick.given.unwrap().to_string(), quick.train.epochs), ("y1..y30".to_owned(), 2));
 }
 
 #[test]
@@ -91,6 +188,11 @@ fn a_small_run_ends_in_a_document_and_is_resumed() {
         step.result
     };
     assert_eq!(figures(&scores), figures(&again));
+    assert!(figures(&scores).baseline.is_some_and(f64::is_finite) && text.contains("conditional Gaussian"));
+    // Scores of earlier versions know nothing of the conditional Gaussian.
+    let mut old: serde_json::Value = serde_json::from_str(&scores).unwrap();
+    old.as_object_mut().unwrap().remove("baseline");
+    assert_eq!(figures(&old.to_string()), Scores { baseline: None, ..figures(&scores) });
     // A model that declares noise says so.
     let model = crate::Posterior::load(place.join("fresh-400.brenier")).unwrap();
     assert_eq!(model.header().settings.noise.to_string(), "rest=0.25");

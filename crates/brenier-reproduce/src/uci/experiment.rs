@@ -2,17 +2,25 @@
 
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{UciReproduction, UciScore, UciSettings, UciTable, Variant};
+use super::{UciReproduction, UciResult, UciScore, UciSettings, UciTable, Variant};
 use crate::Result;
 use crate::data::{UciSet, write_bytes};
 use crate::experiment::{Document, Experiment, Workbench};
 
+/// What is kept of a cell.
+#[derive(Serialize, Deserialize)]
+struct Filled {
+    /// Not flat: it has a time of its own, that of the trainings.
+    result: UciResult,
+}
+
 /// The cells of the table to fill, for some data sets and methods.
 ///
-/// A folder may be filled by several runs of the same protocol; its table shows all of them. Other than most experiments
-/// it does not end with an error when it is stopped, because the searches it consists of have results at any time.
+/// A folder may be filled by several runs of the same protocol; its table shows all of them, and of a cell that was stopped what
+/// there is.
 pub struct UciExperiment {
     protocol: UciSettings,
     /// Each with the name of its folder.
@@ -73,28 +81,34 @@ impl Experiment for UciExperiment {
 
     fn run(&self, bench: &mut Workbench<'_>) -> Result<Document> {
         let mut table = UciTable::open(bench.folder(), &self.protocol)?;
-        let mut complete = true;
         for (name, cell) in &self.cells {
-            // What a folder holds is scored even then.
-            if bench.is_stopped() && !bench.folder().join(name).exists() {
-                complete = false;
-                continue;
+            let folder = bench.folder().join(name);
+            let mut unfinished = None;
+            let step = bench.step(&format!("{name}/{}", cell.step()), name, |part| {
+                if folder.exists() {
+                    part.continued();
+                }
+                let run = part.run();
+                let token = run.token().clone();
+                let (result, outcome) = cell.run(&folder, run)?;
+                write_bytes(&folder.join("results.csv"), outcome.to_csv().as_bytes())?;
+                write_bytes(&folder.join("scores.csv"), UciScore::csv(&result.scores).as_bytes())?;
+                if token.is_stopped() && !result.complete {
+                    unfinished = Some(result);
+                    return Ok(None);
+                }
+                Ok(Some(Filled { result }))
+            });
+            let (found, error) = match step {
+                Ok(step) => (Some(step.result.result), None),
+                Err(error) => (unfinished, Some(error)),
+            };
+            if let Some(result) = found {
+                table.put(result);
+                bench.publish(&table.document())?;
             }
-            let mut part = bench.part(name, name)?;
-            let folder = part.path().to_owned();
-            let (result, outcome) = cell.run(&folder, part.run())?;
-            write_bytes(&folder.join("results.csv"), outcome.to_csv().as_bytes())?;
-            write_bytes(&folder.join("scores.csv"), UciScore::csv(&result.scores).as_bytes())?;
-            complete &= result.complete;
-            table.put(result);
-            bench.publish(&table.document())?;
+            error.map_or(Ok(()), Err)?;
         }
-        let document = table.document();
-        Ok(match complete {
-            true => document,
-            false => {
-                document.warning("not everything was run: re-run the same command with `resume` to continue")
-            }
-        })
+        Ok(table.document())
     }
 }

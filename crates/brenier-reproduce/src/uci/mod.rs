@@ -18,6 +18,7 @@
 //! log density below −10⁴ are left out, as published, and counted.
 
 mod experiment;
+mod protocol;
 mod published;
 mod table;
 #[cfg(test)]
@@ -29,7 +30,7 @@ pub use published::{Published, PublishedFolds};
 pub use table::{OverSeeds, UciTable};
 pub use variant::Variant;
 
-use table::over_seeds;
+use protocol::MethodProtocol;
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -39,10 +40,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::{Split, Table, UciSet};
 use crate::diagnose::{Bandwidth, Mmd, Sample, mmd};
-use crate::map::{Method, MethodSettings, SampleSettings};
-use crate::train::TrainSettings;
+use crate::map::SampleSettings;
+use crate::statistics::Estimate;
 use crate::tune::{Final, SearchSpace, TuneOutcome, TuneSettings, search};
-use crate::{Error, EventKind, FitSettings, Journal, Posterior, Result, Run, StopToken, fit_split};
+use crate::{Error, EventKind, FitSettings, Journal, Posterior, Result, Run, StopToken, baseline, fit_split};
 use brenier_core::kernel::side_by_side;
 
 /// Seed of the fold that a row belongs to.
@@ -94,6 +95,9 @@ pub struct UciScore {
     pub training: Final,
     /// Mean negative log-likelihood of the test rows, in published units.
     pub nll: f64,
+    /// The same under the conditional Gaussian of the model file; none where that is the map, and in old results.
+    #[serde(default)]
+    pub baseline: Option<f64>,
     /// Distance of draws at the test rows' y and the test rows: (MMD², its root).
     pub mmd: (f64, f64),
     /// Draws left out of it because they could not be computed.
@@ -173,7 +177,7 @@ impl UciReproduction {
 
     /// As [`new`](Self::new), with a prepared table.
     fn with_table(set: &UciSet, method: &Variant, table: Table, protocol: &UciSettings) -> Result<Self> {
-        let own = MethodProtocol::of(method, set)?;
+        let own = MethodProtocol::of(method, set.joint, protocol.exact)?;
         let folds = if protocol.folds == 0 { own.folds } else { protocol.folds };
         if (1..3).contains(&folds) || folds > set.rows / 10 {
             return Err(Error::setting(
@@ -182,18 +186,12 @@ impl UciReproduction {
             ));
         }
         let (target, given) = set.columns(&table);
-        let train = match protocol.exact || !own.searches {
-            true => own.train,
-            false => waiting(10),
-        };
         let base = FitSettings {
-            method: own.settings,
             target: Some(target),
             given: Some(given),
             joint: set.joint,
             seed: protocol.seed,
-            train,
-            ..Default::default()
+            ..own.settings
         };
         // Epochs of a pilot, as published: fewer where there are more rows.
         let pilot_epochs = match set.name {
@@ -215,8 +213,7 @@ impl UciReproduction {
             ..TuneSettings::default()
         };
         tune.resolved(method.method())?;
-        let space = if protocol.exact { own.exact_space } else { own.short_space };
-        let space = method.narrow(SearchSpace::from_toml(space)?);
+        let space = method.narrow(SearchSpace::from_toml(own.space)?);
         Ok(Self {
             set: set.clone(),
             method: method.clone(),
@@ -230,6 +227,14 @@ impl UciReproduction {
             space,
             tune,
         })
+    }
+
+    /// The name of its result: one with other folds is another.
+    fn step(&self) -> String {
+        match self.folds {
+            0 => "cell".to_owned(),
+            folds => format!("cell-{folds}-folds"),
+        }
     }
 
     /// Runs what the folder does not hold yet, and scores every fully trained model.
@@ -296,7 +301,7 @@ impl UciReproduction {
 
     fn score(&self, model: &Posterior, units: &Units, rows: &[u32], training: Final) -> Result<UciScore> {
         let (target, given) = self.sides(rows)?;
-        let nll = self.nll(model, units, &target, &given)?;
+        let (losses, baseline) = self.losses(model, units, &target, &given)?;
         let seed = training.seed;
         // Draws that cannot be computed are left out and counted.
         let settings = SampleSettings { skip_unsolved: true, ..Default::default() };
@@ -321,7 +326,8 @@ impl UciReproduction {
             distance(&drawn, &units.standardised(&given, &target)).map(Some)
         };
         Ok(UciScore {
-            nll,
+            nll: Estimate::of(&losses).mean,
+            baseline: baseline.map(|losses| Estimate::of(&losses).mean),
             mmd: distance(&drawn, &truth)?,
             unsolved,
             joint_mmd: joint(rows)?,
@@ -330,20 +336,34 @@ impl UciReproduction {
         })
     }
 
-    /// Log densities in published units.
-    fn densities(&self, model: &Posterior, units: &Units, target: &[f64], given: &[f64]) -> Result<Vec<f64>> {
-        let densities = match self.set.joint {
-            true => model.log_density_joint(target, given)?.joint(),
-            false => model.log_density(target, given)?,
+    /// Negative log densities of rows in published units: under the map, and under the conditional Gaussian of its file.
+    fn losses(
+        &self,
+        model: &Posterior,
+        units: &Units,
+        target: &[f64],
+        given: &[f64],
+    ) -> Result<(Vec<f64>, Option<Vec<f64>>)> {
+        let (densities, baseline) = match self.set.joint {
+            true => {
+                let found = model.log_density_joint(target, given)?;
+                let of_target = baseline::losses(model, target, given, &found.conditional)?;
+                let of_given =
+                    model.marginal().map(|of_y| baseline::losses(of_y, given, &[], &found.marginal));
+                let both = of_target.zip(of_given.transpose()?.flatten());
+                let sum = |(x, y): (Vec<f64>, Vec<f64>)| x.iter().zip(&y).map(|(x, y)| x + y).collect();
+                (found.joint(), both.map(sum))
+            }
+            false => {
+                let found = model.log_density(target, given)?;
+                let baseline = baseline::losses(model, target, given, &found)?;
+                (found, baseline)
+            }
         };
         let log_scale = units.log_scale(&self.set);
-        Ok(densities.user.iter().map(|density| density + log_scale).collect())
-    }
-
-    /// Mean negative log-likelihood in published units.
-    fn nll(&self, model: &Posterior, units: &Units, target: &[f64], given: &[f64]) -> Result<f64> {
-        let densities = self.densities(model, units, target, given)?;
-        Ok(-densities.iter().sum::<f64>() / densities.len() as f64)
+        let published = |losses: Vec<f64>| losses.iter().map(|loss| loss - log_scale).collect();
+        let losses = densities.user.iter().map(|density| -density).collect();
+        Ok((published(losses), baseline.map(published)))
     }
 
     /// Trains `settings` on every fold's complement; `None` when stopped on the way.
@@ -371,8 +391,7 @@ impl UciReproduction {
         )?;
         let Some(parts) = parts.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
         let (nll, dropped): (Vec<f64>, Vec<usize>) = parts.into_iter().unzip();
-        let OverSeeds { mean, deviation } = over_seeds(&nll);
-        let standard_error = deviation / (nll.len() as f64).sqrt();
+        let Estimate { mean, standard_error, .. } = Estimate::of(&nll);
         Ok(Some(UciFolds { nll, mean, standard_error, dropped: dropped.iter().sum() }))
     }
 
@@ -408,107 +427,12 @@ impl UciReproduction {
         };
         let (target, given) = self.sides(&split.test)?;
         let units = Units::new(&self.set, &self.table, &train);
-        let mut densities = self.densities(&model, &units, &target, &given)?;
-        densities.retain(|density| self.floor.is_none_or(|floor| *density >= floor));
-        let kept = densities.len();
-        let nll = -densities.iter().sum::<f64>() / kept as f64;
-        Ok(Some((nll, split.test.len() - kept)))
-    }
-}
-
-/// The plateau schedule of all methods here: so many validations without improvement halve the step size, four times.
-fn waiting(patience: u32) -> TrainSettings {
-    TrainSettings {
-        patience: Some(patience),
-        drop_factor: Some(0.5),
-        max_drops: Some(4),
-        ..Default::default()
-    }
-}
-
-/// What the experiment has to say about a method.
-struct MethodProtocol {
-    settings: MethodSettings,
-    /// The training of the authors' programs.
-    train: TrainSettings,
-    /// Widths and rates that did well on small tables, fewer than published.
-    short_space: &'static str,
-    /// As published, or the method's own for such tables.
-    exact_space: &'static str,
-    /// Whether there is anything to search for.
-    searches: bool,
-    /// Parts of the cross-validation that belongs to it.
-    folds: usize,
-    /// The log density below which a joint test row is left out of that.
-    floor: Option<f64>,
-}
-
-impl MethodProtocol {
-    fn of(variant: &Variant, set: &UciSet) -> Result<Self> {
-        let method = variant.method();
-        let train =
-            |validate_every: usize, patience: u32| TrainSettings { validate_every, ..waiting(patience) };
-        let first = method.info().spaces[0].1;
-        let exact_space = SearchSpace::preset("uci", method).unwrap_or(first);
-        let plain = Self {
-            settings: variant.settings()?,
-            train: waiting(20),
-            short_space: exact_space,
-            exact_space,
-            searches: true,
-            folds: 0,
-            floor: None,
-        };
-        Ok(match method {
-            Method::PcpMap => Self {
-                train: train(50, 20),
-                short_space: "[method]\n\
-                    feature_width = [32, 64, 128]\n\
-                    context_width = \"halvings\"\n\
-                    depth = [2, 3]\n\
-                    [train]\n\
-                    batch_size = [32, 64]\n\
-                    learning_rate = [0.01, 0.005, 0.002]\n",
-                ..plain
-            },
-            Method::CotFlow => Self {
-                train: train(20, 10),
-                short_space: "[method]\n\
-                    feature_width = [32, 64]\n\
-                    alpha_transport = { log_uniform = [0.003, 0.1] }\n\
-                    alpha_hjb = { log_uniform = [0.03, 0.5] }\n\
-                    [train]\n\
-                    batch_size = [32, 64]\n\
-                    learning_rate = [0.01, 0.005]\n",
-                ..plain
-            },
-            Method::CpFlow => Self {
-                short_space: "[method]\n\
-                    feature_width = [32, 64, 128]\n\
-                    depth = [2, 3, 4]\n\
-                    [train]\n\
-                    batch_size = [32, 64]\n\
-                    learning_rate = [0.01, 0.005, 0.002]\n",
-                ..plain
-            },
-            Method::Atm => {
-                let most = if set.joint { 80 } else { 150 };
-                let space = "[method]\nfolds = 5\n";
-                Self {
-                    settings: match variant.fixes("max_terms") {
-                        true => plain.settings,
-                        false => plain.settings.with("max_terms", most)?,
-                    },
-                    short_space: space,
-                    exact_space: space,
-                    searches: false,
-                    folds: 10,
-                    floor: Some(-1e4),
-                    ..plain
-                }
-            }
-            _ => plain,
-        })
+        let (mut losses, _) = self.losses(&model, &units, &target, &given)?;
+        losses.retain(|loss| self.floor.is_none_or(|floor| -loss >= floor));
+        if losses.is_empty() {
+            return Err(Error::Numerical(format!("{name}: no test row has a density that counts")));
+        }
+        Ok(Some((Estimate::of(&losses).mean, split.test.len() - losses.len())))
     }
 }
 

@@ -5,6 +5,7 @@
 use super::*;
 use crate::data::uci_sets;
 use crate::experiment;
+use crate::map::Method;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
@@ -44,6 +45,9 @@ fn a_cell_is_scored_in_published_units_and_any_row_comes_out_again() {
         let truth = truth(joint);
         let chosen = &result.scores[0];
         assert!((chosen.nll - truth).abs() < 0.5, "{} {truth}", chosen.nll);
+        // The truth is a conditional Gaussian.
+        let baseline = chosen.baseline.unwrap();
+        assert!((baseline - truth).abs() < 0.5, "{baseline} {truth}");
         // N draws of a right map have MMD² = 2(1 − E k)/N on average, k the kernel between a draw and the row it is
         // paired with (x at the same y, with σ² = 16/116 each) or any other ((x, y), two correlated columns).
         let floor = |kernel: f64, rows: f64| (2.0 * (1.0 - kernel) / rows).sqrt();
@@ -81,6 +85,8 @@ fn a_cell_is_scored_in_published_units_and_any_row_comes_out_again() {
             text.contains("| parkinsons, PCP-Map | ") && text.contains("1.59 ± 0.08 / 1.96 ± 0.08"),
             "{text}"
         );
+        let beside = format!("| conditional Gaussian, beside every map | {baseline:.2} | –");
+        assert!(text.contains(&beside), "{beside}: {text}");
     }
 }
 
@@ -121,8 +127,12 @@ fn flows_are_rows_of_their_own() {
         let result = run(&cell, &folder.path().join("a"), 2);
         assert_eq!((result.method.to_string().as_str(), result.scores.len()), (name, 1));
         assert!((result.scores[0].nll - truth(false)).abs() < 0.5, "{name}: {}", result.scores[0].nll);
-        let text = serde_json::to_string(&result).unwrap();
-        assert_eq!(serde_json::from_str::<UciResult>(&text).unwrap(), result);
+        let mut value = serde_json::to_value(&result).unwrap();
+        assert_eq!(serde_json::from_value::<UciResult>(value.clone()).unwrap(), result);
+        assert_eq!(result.baseline().is_none(), name == "gaussian");
+        // Results of earlier versions know nothing of the conditional Gaussian.
+        value["scores"][0].as_object_mut().unwrap().remove("baseline");
+        assert_eq!(serde_json::from_value::<UciResult>(value).unwrap().baseline(), None);
         table.put(result);
     }
     let text = table.document().to_text();
@@ -185,18 +195,81 @@ fn a_folder_keeps_the_results_of_other_cells_of_the_same_protocol() {
     assert!(error.contains("results.json"), "{error}");
 }
 
-/// A stopped experiment shows what there is, and that it is not all.
+/// A stopped experiment shows what there is, and is resumed to the same table.
 #[test]
-fn a_stopped_experiment_has_a_document_and_says_that_it_is_not_complete() {
-    let folder = tempfile::tempdir().unwrap();
+fn an_experiment_stopped_before_its_folds_is_resumed_to_the_same_table() {
+    let place = tempfile::tempdir().unwrap();
+    let [whole, cut] = ["whole", "cut"].map(|name| place.path().join(name));
     let protocol =
-        UciSettings { trials: Some(1), finalists: Some(1), repeats: Some(1), ..Default::default() };
+        UciSettings { trials: Some(1), finalists: Some(1), repeats: Some(1), folds: 3, ..Default::default() };
+    let cells = ["a", "b"].map(|name| {
+        let mut cell = cell(false, Method::PcpMap, &protocol);
+        (cell.set.name, cell.base.train.epochs) = (if name == "a" { "parkinsons" } else { "yacht" }, 2);
+        (name.to_owned(), cell)
+    });
+    let experiment = UciExperiment::of(cells.into(), &protocol);
     let stop = StopToken::new();
     stop.stop();
-    let experiment = UciExperiment::of(vec![("a".into(), cell(false, Method::PcpMap, &protocol))], &protocol);
-    let document = experiment::run(&experiment, folder.path(), false, Run::silent().stop(&stop)).unwrap();
-    assert!(document.warnings[0].contains("`resume`"), "{document:?}");
-    assert!(!folder.path().join("a").exists());
+    let error = experiment::run(&experiment, &cut, false, Run::silent().stop(&stop)).unwrap_err();
+    assert!(matches!(error, Error::Stopped(_)), "{error}");
+    assert!(!cut.join("a").exists() && !cut.join("results.md").exists());
+
+    let stop = StopToken::new();
+    let stopping = stop.clone();
+    let mut observer = move |event: &brenier_core::Event| {
+        if let Some(UciEvent::Folds { .. }) = event.get() {
+            stopping.stop();
+        }
+        Ok(())
+    };
+    let error =
+        experiment::run(&experiment, &cut, false, Run::observed(&mut observer).stop(&stop)).unwrap_err();
+    assert!(matches!(&error, Error::Stopped(text) if text.contains("`resume`")), "{error}");
+    let table = || std::fs::read_to_string(cut.join("results.md")).unwrap();
+    assert!(table().contains("parkinsons, PCP-Map (unfinished) |") && !table().contains("yacht, PCP-Map"));
+    assert!(cut.join("a/scores.csv").exists() && !cut.join("a/cell-3-folds.json").exists());
+
+    experiment::run(&experiment, &cut, true, Run::silent()).unwrap();
+    let document = experiment::run(&experiment, &whole, false, Run::silent()).unwrap();
+    assert_eq!(table(), document.to_markdown());
+    let timed = |folder: &Path| {
+        let text = std::fs::read_to_string(folder.join("a/cell-3-folds.json")).unwrap();
+        serde_json::from_str::<serde_json::Value>(&text).unwrap()["seconds"].is_number()
+    };
+    assert_eq!((timed(&whole), timed(&cut)), (true, false));
+    // What is kept is not scored again; the models are not even looked at.
+    std::fs::remove_file(whole.join("a/fold-0-of-3.brenier")).unwrap();
+    assert_eq!(experiment::run(&experiment, &whole, true, Run::silent()).unwrap(), document);
+    assert!(!whole.join("a/fold-0-of-3.brenier").exists());
+}
+
+/// Earlier versions kept results in the table alone, and models in the folders of the cells.
+#[test]
+fn a_folder_of_an_earlier_version_is_taken_up() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path();
+    let protocol =
+        UciSettings { trials: Some(1), finalists: Some(1), repeats: Some(1), ..Default::default() };
+    let experiment = |name: &str, dataset: &'static str| {
+        let mut cell = cell(false, Method::PcpMap, &protocol);
+        (cell.set.name, cell.base.train.epochs) = (dataset, 2);
+        UciExperiment::of(vec![(name.to_owned(), cell)], &protocol)
+    };
+    experiment::run(&experiment("a", "parkinsons"), path, false, Run::silent()).unwrap();
+    let document = experiment::run(&experiment("b", "yacht"), path, false, Run::silent()).unwrap();
+    let models = || {
+        let names = std::fs::read_dir(path.join("b")).unwrap().map(|entry| entry.unwrap());
+        let models = names.filter(|entry| entry.path().extension().is_some_and(|ending| ending == "brenier"));
+        models.map(|entry| entry.metadata().unwrap().modified().unwrap()).collect::<Vec<_>>()
+    };
+    let trained = models();
+    for name in ["a", "b"] {
+        std::fs::remove_file(path.join(name).join("cell.json")).unwrap();
+    }
+    // The cell that is asked for is scored again and kept, the other stays in the table.
+    let again = experiment::run(&experiment("b", "yacht"), path, true, Run::silent()).unwrap();
+    assert_eq!((again, models()), (document, trained));
+    assert!(path.join("b/cell.json").exists() && !path.join("a/cell.json").exists());
 }
 
 #[test]

@@ -41,19 +41,19 @@ impl Variant {
 
     /// The method's defaults with what is fixed.
     pub fn settings(&self) -> Result<MethodSettings> {
+        self.over(&self.method.defaults())
+    }
+
+    /// Other settings of the method with what is fixed.
+    pub(super) fn over(&self, settings: &MethodSettings) -> Result<MethodSettings> {
         let value = |text: &str| match serde_json::from_str(text) {
             Ok(number @ Value::Number(_)) => number,
             _ => Value::from(text),
         };
         let fixed = self.fixed.iter().map(|(name, text)| (name.clone(), value(text)));
-        let settings = self.method.defaults().with_values(fixed.collect::<Map<_, _>>())?;
+        let settings = settings.with_values(fixed.collect::<Map<_, _>>())?;
         settings.spec().validate()?;
         Ok(settings)
-    }
-
-    /// Whether this setting is fixed.
-    pub(super) fn fixes(&self, name: &str) -> bool {
-        self.fixed.iter().any(|(fixed, _)| fixed == name)
     }
 
     /// A space in which what is fixed is not drawn.
