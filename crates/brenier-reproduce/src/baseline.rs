@@ -33,7 +33,7 @@ mod tests {
     #[test]
     fn the_baseline_is_the_gaussian_that_is_fitted_to_the_same_rows() {
         let demo = brenier_core::demo::simulate(300, 1);
-        let values: Vec<f64> = demo.iter().flat_map(|row| [row[0].exp(), 50.0 * row[1], row[2]]).collect();
+        let values: Vec<f64> = demo.iter().flat_map(|row| [row[0], row[1].exp(), 50.0 * row[2]]).collect();
         let table = Table::new(demo.names().to_vec(), values).unwrap();
         let mut settings = FitSettings {
             target: Some("x1,x2".parse().unwrap()),
@@ -46,8 +46,8 @@ mod tests {
         let gaussian = FitSettings { method: Method::Gaussian.defaults(), ..settings.clone() };
         let [map, gaussian] =
             [settings, gaussian].map(|settings| fit(&table, &settings, Run::silent()).unwrap().posterior);
-        let target: Vec<f64> = table.iter().flat_map(|row| [row[0], row[1]]).collect();
-        let given: Vec<f64> = table.iter().map(|row| row[2]).collect();
+        let target: Vec<f64> = table.iter().flat_map(|row| [row[1], row[2]]).collect();
+        let given: Vec<f64> = table.iter().map(|row| row[0]).collect();
         let of_map = map.log_density(&target, &given).unwrap();
         let of_gaussian = gaussian.log_density(&target, &given).unwrap();
         let found = losses(&map, &target, &given, &of_map).unwrap().unwrap();

@@ -83,7 +83,7 @@ const OTHERS: Learning = Learning { method: "", settings: &[VALIDATION], epochs:
 
 /// A learning rate that falls over all epochs.
 const FALLING: &str = "train.schedule = 'cosine'";
-/// More rows would take time and change nothing.
+/// The most rows that validate.
 const VALIDATION: &str = "train.max_valid_rows = 5000";
 
 /// What is said about a method that learns from so many rows.
