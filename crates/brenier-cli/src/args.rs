@@ -686,16 +686,16 @@ pub(crate) struct SampleArguments {
     pub(crate) summary: Option<Option<PathBuf>>,
     #[command(flatten)]
     pub(crate) json: JsonArguments,
-    /// COT-Flow: Runge-Kutta steps from reference to draw [default: the model's evaluation steps]
+    /// COT-Flow, flow matching: Runge-Kutta steps from reference to draw [default: the model's evaluation steps]
     #[arg(long, value_name = "N")]
     pub(crate) steps: Option<usize>,
-    /// PCP-Map: how draws are computed [default: newton]
+    /// PCP-Map, CP-Flow: how draws are computed [default: newton]
     #[arg(long, value_parser = one_of::<Solver>(&["newton", "lbfgs"]))]
     pub(crate) solver: Option<Solver>,
-    /// PCP-Map: largest residual that counts as solved [default: 1e-6]
+    /// PCP-Map, CP-Flow, ATM: largest residual that counts as solved [default: 1e-6, of ATM 1e-12]
     #[arg(long, value_name = "RESIDUAL")]
     pub(crate) tolerance: Option<f64>,
-    /// PCP-Map: arithmetic of the Newton solver [default: mixed]
+    /// Arithmetic of the Newton solver of PCP-Map and CP-Flow, and of the steps of COT-Flow and flow matching [default: mixed]
     #[arg(long, value_parser = one_of::<Precision>(&["mixed", "double"]))]
     pub(crate) precision: Option<Precision>,
     /// End with an error if any draw cannot be solved, instead of leaving it out with a warning

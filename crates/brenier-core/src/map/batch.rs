@@ -1,10 +1,81 @@
-//! What every map does with batches of rows: check their sizes, find a row's context, sum over shards.
+//! What every map does with batches of rows: check their sizes, find a row's context, sum over shards; and the accessors that
+//! maps with a layout and a parameter vector have in common.
+
+use std::ops::Range;
 
 use crate::kernel::Real;
 use crate::{Error, Result};
 
 /// Rows that are evaluated together where no batch size says otherwise.
 pub(super) const EVALUATION_ROWS: usize = 64;
+
+/// Entries of a gradient block: small enough to stay in a core's cache with its optimiser state.
+pub(super) const BLOCK_ENTRIES: usize = 16_384;
+
+/// The part of [`ConditionalMap`](super::ConditionalMap) that a map answers from its layout, whose sizes are in `$shape`, and from its
+/// parameter vector.
+macro_rules! laid_out {
+    ($($shape:ident).+) => {
+        fn target_dim(&self) -> usize {
+            self.$($shape).+.target
+        }
+
+        fn given_dim(&self) -> usize {
+            self.$($shape).+.given
+        }
+
+        fn parameters(&self) -> &[T] {
+            &self.parameters
+        }
+
+        fn parameters_mut(&mut self) -> &mut [T] {
+            &mut self.parameters
+        }
+
+        fn tensors(&self) -> Vec<$crate::map::TensorSpec> {
+            self.layout.tensors()
+        }
+    };
+}
+pub(super) use laid_out;
+
+/// The part of [`Trainable`](super::Trainable) that is the same for every map with a parameter vector and a workspace of a batch.
+macro_rules! batch_by_batch {
+    ($workspace:ident) => {
+        fn load<'a>(&self, workspace: &'a mut $workspace<T>, rows: usize) -> (&'a mut [T], &'a mut [T]) {
+            workspace.rows = rows;
+            let (n, m) = (self.target_dim(), self.given_dim());
+            (&mut workspace.x[..rows * n], &mut workspace.y[..rows * m])
+        }
+
+        fn blocks<'a>(&self, workspace: &'a $workspace<T>) -> &'a [$crate::map::Block] {
+            &workspace.blocks
+        }
+
+        fn take_parameters(&mut self) -> Vec<T> {
+            std::mem::take(&mut self.parameters)
+        }
+
+        fn restore_parameters(&mut self, parameters: Vec<T>) {
+            self.parameters = parameters;
+        }
+    };
+}
+pub(super) use batch_by_batch;
+
+/// The part of [`TransportMap`](super::TransportMap) that a map in two fields answers, one of each precision.
+macro_rules! both_precisions {
+    ($single:ident, $double:ident) => {
+        fn single(&self) -> &dyn $crate::map::ConditionalMap<f32> {
+            &self.$single
+        }
+
+        fn double(&self) -> &dyn $crate::map::ConditionalMap<f64> {
+            &self.$double
+        }
+    };
+}
+pub(super) use both_precisions;
 
 /// Which observation's record, computed once from y, belongs to which row.
 #[derive(Clone, Copy)]
@@ -58,6 +129,62 @@ pub(super) fn check_observations<T>(
         });
     }
     Ok(observations)
+}
+
+/// An error unless there are n reference points per row and every row's observation is in `given` (m each).
+pub(super) fn check_reference<T>(
+    z: &[T],
+    given: &[T],
+    observation: &[u32],
+    n: usize,
+    m: usize,
+) -> Result<()> {
+    let observations = observation.iter().max().map_or(0, |&last| last as usize + 1);
+    if z.len() == observation.len() * n && given.len() >= observations * m {
+        return Ok(());
+    }
+    Err(Error::Shape {
+        what: "reference points",
+        expected: format!("{} rows of {n} and {observations} observations of {m}", observation.len()),
+        got: format!("{} and {} numbers", z.len(), given.len()),
+    })
+}
+
+/// The row of `given` (m each) that belongs to each observation.
+pub(super) fn rows_of<T: Copy>(given: &[T], observation: &[u32], m: usize) -> Vec<T> {
+    let rows = observation.iter().flat_map(|&row| &given[row as usize * m..(row as usize + 1) * m]);
+    rows.copied().collect()
+}
+
+/// ‖a − b‖∞ of every row of n numbers, NaN where one of them is.
+pub(super) fn misses<T: Real>(a: &[T], b: &[T], n: usize) -> Vec<f64> {
+    let largest = |(a, b): (&[T], &[T])| {
+        a.iter().zip(b).fold(0.0_f64, |most, (a, b)| {
+            let apart = (a.to_f64() - b.to_f64()).abs();
+            if apart <= most { most } else { apart }
+        })
+    };
+    a.chunks_exact(n).zip(b.chunks_exact(n)).map(largest).collect()
+}
+
+/// By what the images of the rows x miss z.
+pub(super) fn residuals_of_images(
+    map: &dyn super::ConditionalMap<f64>,
+    x: &[f64],
+    z: &[f64],
+    given: &[f64],
+    observation: &[u32],
+) -> Result<Vec<f64>> {
+    let y = rows_of(given, observation, map.given_dim());
+    let (mut back, mut log_det) = (vec![0.0; z.len()], vec![0.0; observation.len()]);
+    map.forward(x, &y, &mut back, &mut log_det)?;
+    Ok(misses(&back, z, map.target_dim()))
+}
+
+/// Columns of a matrix of `rows` rows in pieces of about [`BLOCK_ENTRIES`] entries, but of at least `least` columns.
+pub(super) fn slices(cols: usize, rows: usize, least: usize) -> impl Iterator<Item = Range<usize>> {
+    let width = (BLOCK_ENTRIES / rows.max(1)).max(least).clamp(1, cols.max(1)).next_multiple_of(8);
+    (0..cols).step_by(width).map(move |start| start..(start + width).min(cols))
 }
 
 /// An error unless a map gets as many parameters as its shape has.

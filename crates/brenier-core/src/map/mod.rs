@@ -25,6 +25,7 @@ pub mod matching;
 pub mod method;
 mod methods;
 pub mod npe;
+mod ode;
 pub mod pcp;
 mod transport;
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::batch::rows_of;
 use super::convex::{InverseSettings, Precision, Solver};
 use super::{Certificate, ConditionalMap, Inversion};
 use crate::{Error, Result};
@@ -18,7 +19,7 @@ pub struct SampleSettings {
     pub tolerance: Option<f64>,
     /// Evaluations of the map that a draw may take.
     pub max_iterations: Option<u32>,
-    /// Arithmetic of the solver.
+    /// Arithmetic of the solver, or of the integration.
     pub precision: Option<Precision>,
     /// Steps of an integration from the reference to the data; `None` takes the model's evaluation steps.
     pub steps: Option<usize>,
@@ -100,11 +101,7 @@ pub trait TransportMap: fmt::Debug + Send + Sync {
     /// comparisons of very many rows at few observations.
     fn log_density_at(&self, x: &[f64], given: &[f64], observation: &[u32]) -> Result<Vec<f64>> {
         let m = self.single().given_dim();
-        let y: Vec<f32> = observation
-            .iter()
-            .flat_map(|&row| &given[row as usize * m..(row as usize + 1) * m])
-            .map(|&value| value as f32)
-            .collect();
+        let y = narrow(&rows_of(given, observation, m));
         let mut out = vec![0.0; observation.len()];
         self.single().log_density(&narrow(x), &y, &mut out)?;
         match out.iter().position(|density| density.is_nan()) {

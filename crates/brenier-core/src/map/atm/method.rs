@@ -8,11 +8,11 @@ use super::AtmMap;
 use super::basis::Bounds;
 use super::terms::{Component, Layout, Scratch, Size};
 use super::train::train;
-use crate::map::batch::EVALUATION_ROWS;
+use crate::map::batch::{EVALUATION_ROWS, both_precisions, check_reference, residuals_of_images};
 use crate::map::method::{
     Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, SizeAdvice, Training,
 };
-use crate::map::{ConditionalMap, Inversion, SampleSettings, TransportMap};
+use crate::map::{Inversion, SampleSettings, TransportMap};
 use crate::parallel::each_with;
 use crate::train::{Outcome, TrainSettings};
 use crate::{Error, Result};
@@ -150,13 +150,7 @@ impl Atm {
 }
 
 impl TransportMap for Atm {
-    fn single(&self) -> &dyn ConditionalMap<f32> {
-        &self.single
-    }
-
-    fn double(&self) -> &dyn ConditionalMap<f64> {
-        &self.double
-    }
+    both_precisions!(single, double);
 
     fn draw(
         &self,
@@ -167,14 +161,7 @@ impl TransportMap for Atm {
     ) -> Result<(Vec<f64>, Inversion)> {
         settings.only(&["tolerance"], TITLE)?;
         let (n, m) = (self.double.layout.target, self.double.layout.given);
-        let observations = observation.iter().max().map_or(0, |&last| last as usize + 1);
-        if z.len() != observation.len() * n || given.len() < observations * m {
-            return Err(Error::Shape {
-                what: "reference points",
-                expected: format!("{} rows of {n} and {observations} observations of {m}", observation.len()),
-                got: format!("{} and {} numbers", z.len(), given.len()),
-            });
-        }
+        check_reference(z, given, observation, n, m)?;
         let tolerance = settings.tolerance.unwrap_or(TOLERANCE);
         let mut x = vec![0.0; z.len()];
         let mut solved = vec![(0, 0.0); observation.len()];
@@ -215,19 +202,7 @@ impl TransportMap for Atm {
         }
         let residuals = match settings.residuals {
             false => Vec::new(),
-            true => {
-                let y: Vec<f64> = observation
-                    .iter()
-                    .flat_map(|&row| &given[row as usize * m..(row as usize + 1) * m])
-                    .copied()
-                    .collect();
-                let (mut back, mut log_det) = (vec![0.0; z.len()], vec![0.0; observation.len()]);
-                self.double.forward(&x, &y, &mut back, &mut log_det)?;
-                let missed = |(back, z): (&[f64], &[f64])| {
-                    back.iter().zip(z).fold(0.0, |worst: f64, (back, z)| worst.max((back - z).abs()))
-                };
-                back.chunks_exact(n).zip(z.chunks_exact(n)).map(missed).collect()
-            }
+            true => residuals_of_images(&self.double, &x, z, given, observation)?,
         };
         let iterations = solved.iter().map(|&(iterations, _)| iterations).collect();
         Ok((x, Inversion { iterations, residuals, unsolved }))

@@ -23,8 +23,8 @@ pub use method::AtmSettings;
 
 use self::basis::Bounds;
 use self::terms::{Component, Expansion, Layout, Scratch};
-use super::batch::{EVALUATION_ROWS, check_batch, check_parameters};
-use super::{ConditionalMap, TensorSpec, reference_density};
+use super::batch::{EVALUATION_ROWS, check_batch, check_parameters, laid_out};
+use super::{ConditionalMap, reference_density};
 use crate::kernel::Real;
 use crate::parallel::try_each_with;
 use crate::{Error, Result};
@@ -100,25 +100,7 @@ impl<T: Real> AtmMap<T> {
 }
 
 impl<T: Real> ConditionalMap<T> for AtmMap<T> {
-    fn target_dim(&self) -> usize {
-        self.layout.target
-    }
-
-    fn given_dim(&self) -> usize {
-        self.layout.given
-    }
-
-    fn parameters(&self) -> &[T] {
-        &self.parameters
-    }
-
-    fn parameters_mut(&mut self) -> &mut [T] {
-        &mut self.parameters
-    }
-
-    fn tensors(&self) -> Vec<TensorSpec> {
-        self.layout.tensors()
-    }
+    laid_out!(layout);
 
     fn forward(&self, x: &[T], y: &[T], z: &mut [T], log_det: &mut [f64]) -> Result<()> {
         let n = self.layout.target;

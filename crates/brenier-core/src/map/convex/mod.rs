@@ -18,6 +18,16 @@ use crate::kernel::Real;
 use crate::parallel::each;
 use rows::ROWS;
 
+/// Given variables from which on the first weights of the contexts are too large to be read by every shard.
+pub(super) const WIDE: usize = 512;
+
+/// Rows of a shard of a training step: depends on the batch alone, so that the number of threads changes no bit.
+///
+/// Few enough that a batch makes at least two shards (four where it can), enough for efficient products.
+pub(super) fn shard_rows(batch: usize) -> usize {
+    if batch < 64 { batch.div_ceil(2).next_multiple_of(8) } else { 32 }
+}
+
 /// A potential G(x; y), smooth and strongly convex in x for every y.
 ///
 /// What depends on y alone is computed once per observation, into a record; rows then refer to their records.

@@ -12,38 +12,18 @@ use super::potential::{Frame, Scratch, Stage, Wanted};
 use crate::kernel::Real;
 use crate::map::HALF_LOG_TWO_PI;
 use crate::map::batch::Contexts;
-
-/// c_s, and a_s, of the classical Runge–Kutta scheme.
-const NODES: [f64; 4] = [0.0, 0.5, 0.5, 1.0];
-/// b_s.
-const WEIGHTS: [f64; 4] = [1.0 / 6.0, 1.0 / 3.0, 1.0 / 3.0, 1.0 / 6.0];
-
-/// From where to where, in how many equal steps.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Journey {
-    pub from: f64,
-    pub to: f64,
-    pub steps: usize,
-}
+use crate::map::ode::{Journey, NODES, WEIGHTS};
 
 impl Journey {
-    /// From the data at t = 0 to the reference at t = 1.
-    pub(super) fn to_reference(steps: usize) -> Self {
-        Self { from: 0.0, to: 1.0, steps }
-    }
-
-    /// From the reference back to the data.
-    pub(super) fn to_data(steps: usize) -> Self {
-        Self { from: 1.0, to: 0.0, steps }
-    }
-
+    /// The length of its equal steps.
     fn size(&self) -> f64 {
-        (self.to - self.from) / self.steps as f64
+        if self.to_data { -1.0 / self.steps as f64 } else { 1.0 / self.steps as f64 }
     }
 
     /// Time of stage `s` of step `k`.
-    fn time(&self, k: usize, s: usize) -> f64 {
-        self.from + self.size() * (k as f64 + NODES[s])
+    fn time_of(&self, k: usize, s: usize) -> f64 {
+        let from = if self.to_data { 1.0 } else { 0.0 };
+        from + self.size() * (k as f64 + NODES[s])
     }
 }
 
@@ -177,7 +157,7 @@ impl<T: Real> CotMap<T> {
                     inputs[index * n * rows..(index + 1) * n * rows].copy_from_slice(point);
                 }
                 let stage = &mut stages[if keeps { index } else { 0 }];
-                let time = T::from_f64(journey.time(k, s));
+                let time = T::from_f64(journey.time_of(k, s));
                 self.evaluate(frame, stage, scratch, contexts, time, point, rows);
                 let share = T::from_f64(WEIGHTS[s]);
                 let ahead = T::from_f64(if s < 3 { -size * NODES[s + 1] } else { 0.0 });
@@ -239,7 +219,7 @@ impl<T: Real> CotMap<T> {
             for s in (0..4).rev() {
                 let index = 4 * k + s;
                 let x = &inputs[index * n * rows..(index + 1) * n * rows];
-                let time = T::from_f64(journey.time(k, s));
+                let time = T::from_f64(journey.time_of(k, s));
                 let stage = &mut stages[if keeps { index } else { 0 }];
                 if !keeps {
                     self.evaluate(frame, stage, scratch, contexts, time, x, rows);

@@ -1,13 +1,14 @@
 //! Sampling: x(0) from x(1) = z, by integrating dx/dt = −∇ₓΦ from t = 1 back to t = 0.
 
-use super::flow::{Journey, Shard, Track};
+use super::CotMap;
+use super::flow::{Shard, Track};
 use super::potential::Wanted;
-use super::{CotMap, check_steps};
+use crate::Result;
 use crate::kernel::Real;
 use crate::map::Inversion;
-use crate::map::batch::{Contexts, EVALUATION_ROWS};
+use crate::map::batch::{Contexts, EVALUATION_ROWS, check_reference};
+use crate::map::ode::{self, Flow, Journey, check_steps};
 use crate::parallel::try_each_with;
-use crate::{Error, Result};
 
 /// Rows that travel together: a stage needs one column a row, so twice the usual number fits the same caches.
 const TRAVEL_ROWS: usize = 2 * EVALUATION_ROWS;
@@ -31,22 +32,7 @@ impl<T: Real> CotMap<T> {
         observation: &[u32],
         steps: usize,
     ) -> Result<Vec<f64>> {
-        let back = self.carry(x, given, observation, Journey::to_reference(steps))?;
-        let n = self.layout.shape.target;
-        if z.len() != back.len() {
-            return Err(Error::Shape {
-                what: "reference points",
-                expected: format!("{} numbers", back.len()),
-                got: z.len().to_string(),
-            });
-        }
-        let rows = back.chunks_exact(n).zip(z.chunks_exact(n));
-        Ok(rows
-            .map(|(got, z)| {
-                let misses = got.iter().zip(z).map(|(got, z)| (got.to_f64() - z.to_f64()).abs());
-                misses.fold(0.0, f64::max)
-            })
-            .collect())
+        ode::residuals(self, x, z, given, observation, steps)
     }
 
     /// [`draw`](Self::draw) with the [`residuals`](Self::residuals) of every row, which take as long again.
@@ -62,20 +48,19 @@ impl<T: Real> CotMap<T> {
         let iterations = vec![steps as u32; observation.len()];
         Ok((x, Inversion { iterations, residuals, unsolved: Vec::new() }))
     }
+}
+
+impl<T: Real> Flow<T> for CotMap<T> {
+    fn evaluation_steps(&self) -> usize {
+        self.settings.evaluation_steps
+    }
 
     /// The end of every row's journey, state alone.
     fn carry(&self, start: &[T], given: &[T], observation: &[u32], journey: Journey) -> Result<Vec<T>> {
         check_steps("steps", journey.steps)?;
         let (n, m, stride) = (self.layout.shape.target, self.layout.shape.given, self.layout.record);
-        let count = observation.len();
+        check_reference(start, given, observation, n, m)?;
         let observations = observation.iter().max().map_or(0, |&last| last as usize + 1);
-        if start.len() != count * n || given.len() < observations * m {
-            return Err(Error::Shape {
-                what: "reference points",
-                expected: format!("{count} rows of {n} numbers and {observations} observations of {m}"),
-                got: format!("{} and {} numbers", start.len(), given.len()),
-            });
-        }
         let records = self.context_records(&given[..observations * m], observations);
         let frame = self.frame();
         let mut end = start.to_vec();

@@ -28,12 +28,13 @@ pub use step::CotWorkspace;
 
 use serde::{Deserialize, Serialize};
 
-use super::batch::{Contexts, EVALUATION_ROWS, check_batch, check_observations, check_parameters};
-use super::{ConditionalMap, FlowCosts, TensorSpec};
+use super::batch::{Contexts, EVALUATION_ROWS, check_batch, check_observations, check_parameters, laid_out};
+use super::ode::{Journey, check_steps};
+use super::{ConditionalMap, FlowCosts};
 use crate::kernel::Real;
 use crate::parallel::{each, try_each_with};
 use crate::{Error, Result};
-use flow::{Journey, Objective, Shard, Track};
+use flow::{Objective, Shard, Track};
 use potential::Wanted;
 use shape::Layout;
 
@@ -64,16 +65,6 @@ impl Default for CotSettings {
             activation_bytes: 256 << 20,
         }
     }
-}
-
-/// Most Runge–Kutta steps we are willing to take.
-const MOST_STEPS: usize = 1 << 20;
-
-fn check_steps(name: &str, steps: usize) -> Result<()> {
-    if steps == 0 || steps > MOST_STEPS {
-        return Err(Error::setting(name, format!("{steps} is not between 1 and {MOST_STEPS}")));
-    }
-    Ok(())
 }
 
 impl CotSettings {
@@ -258,25 +249,7 @@ impl<T: Real> CotMap<T> {
 }
 
 impl<T: Real> ConditionalMap<T> for CotMap<T> {
-    fn target_dim(&self) -> usize {
-        self.layout.shape.target
-    }
-
-    fn given_dim(&self) -> usize {
-        self.layout.shape.given
-    }
-
-    fn parameters(&self) -> &[T] {
-        &self.parameters
-    }
-
-    fn parameters_mut(&mut self) -> &mut [T] {
-        &mut self.parameters
-    }
-
-    fn tensors(&self) -> Vec<TensorSpec> {
-        self.layout.tensors()
-    }
+    laid_out!(layout.shape);
 
     fn forward(&self, x: &[T], y: &[T], z: &mut [T], log_det: &mut [f64]) -> Result<()> {
         self.forward_with_costs(x, y, self.settings.evaluation_steps, z, log_det).map(|_| ())

@@ -7,18 +7,16 @@ use crate::kernel::Accum;
 
 use super::CotMap;
 use super::adjoint::Sums;
-use super::flow::{Journey, Objective, Shard, Track};
+use super::flow::{Objective, Shard, Track};
 use super::potential::{Frame, Wanted};
 use super::shape::BOX;
 use crate::Result;
 use crate::kernel::{Real, columns, columns_mut, product};
-use crate::map::batch::{Contexts, sum_into};
+use crate::map::batch::{BLOCK_ENTRIES, Contexts, batch_by_batch, sum_into};
 use crate::map::embed::EmbeddingPart;
-use crate::map::{Block, Constraint, Trainable};
+use crate::map::ode::Journey;
+use crate::map::{Block, ConditionalMap, Constraint, Trainable};
 use crate::parallel::each;
-
-/// Entries of a gradient block: small enough to stay in a core's cache with its optimiser state.
-const BLOCK_ENTRIES: usize = 16_384;
 
 /// Memory of a training step for batches up to a fixed size.
 #[derive(Debug)]
@@ -226,11 +224,7 @@ impl<T: Real> Trainable<T> for CotMap<T> {
         }
     }
 
-    fn load<'a>(&self, workspace: &'a mut CotWorkspace<T>, rows: usize) -> (&'a mut [T], &'a mut [T]) {
-        workspace.rows = rows;
-        let shape = &self.layout.shape;
-        (&mut workspace.x[..rows * shape.target], &mut workspace.y[..rows * shape.given])
-    }
+    batch_by_batch!(CotWorkspace);
 
     /// NLL + α₁ transport + α₂ HJB, averaged over the batch, with `time_steps` steps.
     fn adjoints(&self, workspace: &mut CotWorkspace<T>) -> Result<f64> {
@@ -244,10 +238,6 @@ impl<T: Real> Trainable<T> for CotMap<T> {
 
     fn loss_cost(&self) -> f64 {
         self.settings.evaluation_steps as f64 / (3 * self.settings.time_steps) as f64
-    }
-
-    fn blocks<'a>(&self, workspace: &'a CotWorkspace<T>) -> &'a [Block] {
-        &workspace.blocks
     }
 
     fn block_gradient(&self, workspace: &CotWorkspace<T>, index: usize, gradient: &mut [T]) {
@@ -306,13 +296,5 @@ impl<T: Real> Trainable<T> for CotMap<T> {
             Part::Constant => gradient.fill(T::ZERO),
             Part::Embedding(part) => embedding.gradient(part, y, embedded, embedded_bars, rows, gradient),
         }
-    }
-
-    fn take_parameters(&mut self) -> Vec<T> {
-        std::mem::take(&mut self.parameters)
-    }
-
-    fn restore_parameters(&mut self, parameters: Vec<T>) {
-        self.parameters = parameters;
     }
 }

@@ -8,13 +8,14 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 use super::{CpFlowInverter, CpFlowMap, CpFlowShape, LogDet};
+use crate::map::batch::both_precisions;
 use crate::map::convex::demand_solved;
 use crate::map::method::{
     Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, SizeAdvice, Training,
     default_width,
 };
 use crate::map::narrow;
-use crate::map::{Certificate, ConditionalMap, Inversion, SampleSettings, TransportMap};
+use crate::map::{Certificate, Inversion, SampleSettings, TransportMap};
 use crate::train::{Outcome, TrainSettings};
 use crate::{Error, Result};
 
@@ -168,13 +169,7 @@ impl ListedMethod for CpFlowSettings {
 }
 
 impl TransportMap for CpFlowInverter {
-    fn single(&self) -> &dyn ConditionalMap<f32> {
-        &self.coarse
-    }
-
-    fn double(&self) -> &dyn ConditionalMap<f64> {
-        &self.fine
-    }
+    both_precisions!(coarse, fine);
 
     fn draw(
         &self,

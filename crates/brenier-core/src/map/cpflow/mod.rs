@@ -26,8 +26,8 @@ pub use step::CpFlowWorkspace;
 
 use serde::{Deserialize, Serialize};
 
-use super::batch::{Contexts, EVALUATION_ROWS, check_batch, check_observations, check_parameters};
-use super::{ConditionalMap, TensorSpec, reference_density};
+use super::batch::{Contexts, EVALUATION_ROWS, check_batch, check_observations, check_parameters, laid_out};
+use super::{ConditionalMap, reference_density};
 use crate::kernel::Real;
 use crate::parallel::{each, try_each_with};
 use crate::{Error, Result};
@@ -298,25 +298,7 @@ impl<'a, T> Parts<'a, T> {
 }
 
 impl<T: Real> ConditionalMap<T> for CpFlowMap<T> {
-    fn target_dim(&self) -> usize {
-        self.layout.shape.target
-    }
-
-    fn given_dim(&self) -> usize {
-        self.layout.shape.given
-    }
-
-    fn parameters(&self) -> &[T] {
-        &self.parameters
-    }
-
-    fn parameters_mut(&mut self) -> &mut [T] {
-        &mut self.parameters
-    }
-
-    fn tensors(&self) -> Vec<TensorSpec> {
-        self.layout.tensors()
-    }
+    laid_out!(layout.shape);
 
     fn forward(&self, x: &[T], y: &[T], z: &mut [T], log_det: &mut [f64]) -> Result<()> {
         let n = self.layout.shape.target;

@@ -9,15 +9,10 @@ use super::weights::{Effective, LEAST_FACTOR, softplus_slope};
 use super::{CpFlowMap, LogDet, Shard};
 use crate::Result;
 use crate::kernel::{Real, columns, columns_mut, product, vectorised};
-use crate::map::batch::{Contexts, sum_into};
-use crate::map::{Block, Constraint, Trainable};
+use crate::map::batch::{Contexts, batch_by_batch, slices, sum_into};
+use crate::map::convex::{WIDE, shard_rows};
+use crate::map::{Block, ConditionalMap, Constraint, Trainable};
 use crate::parallel::each;
-
-/// Entries of a gradient block: small enough to stay in a core's cache with its optimiser state.
-const BLOCK_ENTRIES: usize = 16_384;
-
-/// Given variables from which on B is too large to be read by every shard.
-const WIDE: usize = 512;
 
 /// Memory of a training step for batches up to a fixed size.
 #[derive(Debug)]
@@ -75,13 +70,6 @@ enum Part {
     Mixture { l: usize },
 }
 
-/// Rows of a shard: depends on the batch alone, so that the number of threads changes no bit.
-///
-/// Few enough that a batch makes at least two shards (four where it can), enough for efficient products.
-fn shard_rows(batch: usize) -> usize {
-    if batch < 64 { batch.div_ceil(2).next_multiple_of(8) } else { 32 }
-}
-
 impl<T: Real> CpFlowMap<T> {
     fn parts_of_gradient(&self) -> (Vec<Block>, Vec<Part>) {
         let (layout, h, m) = (&self.layout, self.layout.shape.width, self.layout.shape.given);
@@ -91,10 +79,6 @@ impl<T: Real> CpFlowMap<T> {
                 blocks.push(Block { range, rate: 1.0, constraint: Constraint::Free, decays });
                 parts.push(part);
             }
-        };
-        let slices = |cols: usize, rows: usize, least: usize| {
-            let width = (BLOCK_ENTRIES / rows.max(1)).max(least).clamp(1, cols.max(1)).next_multiple_of(8);
-            (0..cols).step_by(width).map(move |start| start..(start + width).min(cols))
         };
         for (l, norm) in layout.outer.iter().enumerate() {
             push(norm.shift.clone(), Part::OuterShift { l }, false);
@@ -225,11 +209,7 @@ impl<T: Real> Trainable<T> for CpFlowMap<T> {
         }
     }
 
-    fn load<'a>(&self, workspace: &'a mut CpFlowWorkspace<T>, rows: usize) -> (&'a mut [T], &'a mut [T]) {
-        workspace.rows = rows;
-        let shape = self.layout.shape;
-        (&mut workspace.x[..rows * shape.target], &mut workspace.y[..rows * shape.given])
-    }
+    batch_by_batch!(CpFlowWorkspace);
 
     fn adjoints(&self, workspace: &mut CpFlowWorkspace<T>) -> Result<f64> {
         self.run(workspace, true)
@@ -237,10 +217,6 @@ impl<T: Real> Trainable<T> for CpFlowMap<T> {
 
     fn loss(&self, workspace: &mut CpFlowWorkspace<T>) -> Result<f64> {
         self.run(workspace, false)
-    }
-
-    fn blocks<'a>(&self, workspace: &'a CpFlowWorkspace<T>) -> &'a [Block] {
-        &workspace.blocks
     }
 
     fn block_gradient(&self, workspace: &CpFlowWorkspace<T>, index: usize, gradient: &mut [T]) {
@@ -364,14 +340,6 @@ impl<T: Real> Trainable<T> for CpFlowMap<T> {
                 gradient[1] = slope_a * total(0);
             }
         }
-    }
-
-    fn take_parameters(&mut self) -> Vec<T> {
-        std::mem::take(&mut self.parameters)
-    }
-
-    fn restore_parameters(&mut self, parameters: Vec<T>) {
-        self.parameters = parameters;
     }
 }
 

@@ -6,11 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use super::fit::{Rows, fit};
 use super::{GaussianMap, Layout};
+use crate::map::batch::{both_precisions, check_reference, residuals_of_images};
 use crate::map::method::{
     Candidate, Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, SizeAdvice,
     Training,
 };
-use crate::map::{ConditionalMap, Inversion, SampleSettings, TransportMap};
+use crate::map::{Inversion, SampleSettings, TransportMap};
 use crate::train::{Outcome, Progress, Stop, TrainEvent, TrainSettings};
 use crate::{Error, Result};
 
@@ -141,13 +142,7 @@ impl Gaussian {
 }
 
 impl TransportMap for Gaussian {
-    fn single(&self) -> &dyn ConditionalMap<f32> {
-        &self.single
-    }
-
-    fn double(&self) -> &dyn ConditionalMap<f64> {
-        &self.double
-    }
+    both_precisions!(single, double);
 
     fn draw(
         &self,
@@ -158,30 +153,11 @@ impl TransportMap for Gaussian {
     ) -> Result<(Vec<f64>, Inversion)> {
         settings.only(&[], TITLE)?;
         let (n, m) = (self.double.layout.target, self.double.layout.given);
-        let observations = observation.iter().max().map_or(0, |&last| last as usize + 1);
-        if z.len() != observation.len() * n || given.len() < observations * m {
-            return Err(Error::Shape {
-                what: "reference points",
-                expected: format!("{} rows of {n} and {observations} observations of {m}", observation.len()),
-                got: format!("{} and {} numbers", z.len(), given.len()),
-            });
-        }
+        check_reference(z, given, observation, n, m)?;
         let x = self.double.invert(z, given, observation);
         let residuals = match settings.residuals {
             false => Vec::new(),
-            true => {
-                let y: Vec<f64> = observation
-                    .iter()
-                    .flat_map(|&row| &given[row as usize * m..(row as usize + 1) * m])
-                    .copied()
-                    .collect();
-                let (mut back, mut log_det) = (vec![0.0; z.len()], vec![0.0; observation.len()]);
-                self.double.forward(&x, &y, &mut back, &mut log_det)?;
-                let missed = |(back, z): (&[f64], &[f64])| {
-                    back.iter().zip(z).fold(0.0, |worst: f64, (back, z)| worst.max((back - z).abs()))
-                };
-                back.chunks_exact(n).zip(z.chunks_exact(n)).map(missed).collect()
-            }
+            true => residuals_of_images(&self.double, &x, z, given, observation)?,
         };
         Ok((x, Inversion { iterations: vec![1; observation.len()], residuals, unsolved: Vec::new() }))
     }

@@ -13,7 +13,7 @@ mod method;
 pub(super) use fit::Regression;
 pub use method::{Covariance, GaussianSettings};
 
-use super::batch::{EVALUATION_ROWS, check_batch, check_parameters};
+use super::batch::{EVALUATION_ROWS, check_batch, check_parameters, laid_out};
 use super::{ConditionalMap, Constraint, TensorSpec};
 use crate::Result;
 use crate::kernel::{Mat, Real, dense};
@@ -200,25 +200,7 @@ impl GaussianMap<f64> {
 }
 
 impl<T: Real> ConditionalMap<T> for GaussianMap<T> {
-    fn target_dim(&self) -> usize {
-        self.layout.target
-    }
-
-    fn given_dim(&self) -> usize {
-        self.layout.given
-    }
-
-    fn parameters(&self) -> &[T] {
-        &self.parameters
-    }
-
-    fn parameters_mut(&mut self) -> &mut [T] {
-        &mut self.parameters
-    }
-
-    fn tensors(&self) -> Vec<TensorSpec> {
-        self.layout.tensors()
-    }
+    laid_out!(layout);
 
     fn forward(&self, x: &[T], y: &[T], z: &mut [T], log_det: &mut [f64]) -> Result<()> {
         self.evaluate(x, y, z, log_det, None)

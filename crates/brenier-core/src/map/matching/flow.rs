@@ -12,32 +12,11 @@ use super::MatchingMap;
 use super::field::{Bars, Stage, Wanted};
 use crate::kernel::{Real, axpy, dot};
 use crate::map::batch::Contexts;
-
-/// c_s, and a_s, of the classical Runge–Kutta scheme.
-const NODES: [f64; 4] = [0.0, 0.5, 0.5, 1.0];
-/// b_s.
-const WEIGHTS: [f64; 4] = [1.0 / 6.0, 1.0 / 3.0, 1.0 / 3.0, 1.0 / 6.0];
-
-/// From where to where, in how many steps.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Journey {
-    pub to_data: bool,
-    pub steps: usize,
-}
+use crate::map::ode::{Journey, NODES, WEIGHTS};
 
 impl Journey {
-    /// From the data at t = 0 to the reference at t = 1.
-    pub(super) fn to_reference(steps: usize) -> Self {
-        Self { to_data: false, steps }
-    }
-
-    /// From the reference back to the data.
-    pub(super) fn to_data(steps: usize) -> Self {
-        Self { to_data: true, steps }
-    }
-
     /// Time after k steps.
-    fn time(&self, k: usize) -> f64 {
+    fn time_after(&self, k: usize) -> f64 {
         let k = if self.to_data { self.steps - k } else { k };
         (k as f64 / self.steps as f64).powi(2)
     }
@@ -144,7 +123,7 @@ impl<T: Real> MatchingMap<T> {
     ) {
         let used = rows * track.cargo.len(self.layout.shape.target);
         for k in 0..journey.steps {
-            let (start, end) = (journey.time(k), journey.time(k + 1));
+            let (start, end) = (journey.time_after(k), journey.time_after(k + 1));
             let size = end - start;
             track.point[..used].copy_from_slice(&track.state[..used]);
             track.total[..used].fill(T::ZERO);

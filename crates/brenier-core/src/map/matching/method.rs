@@ -6,12 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{MatchingMap, MatchingSettings, MatchingShape};
 use crate::Result;
+use crate::map::batch::both_precisions;
 use crate::map::method::{
     Candidate, Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, SizeAdvice,
     Training,
 };
 use crate::map::narrow;
-use crate::map::{ConditionalMap, Inversion, SampleSettings, TransportMap};
+use crate::map::ode;
+use crate::map::{Inversion, SampleSettings, TransportMap};
 use crate::train::{Outcome, Schedule, TrainSettings};
 
 const TITLE: &str = "flow-matching map";
@@ -165,13 +167,7 @@ impl FlowMatching {
 }
 
 impl TransportMap for FlowMatching {
-    fn single(&self) -> &dyn ConditionalMap<f32> {
-        &self.single
-    }
-
-    fn double(&self) -> &dyn ConditionalMap<f64> {
-        &self.double
-    }
+    both_precisions!(single, double);
 
     fn draw(
         &self,
@@ -180,17 +176,7 @@ impl TransportMap for FlowMatching {
         observation: &[u32],
         settings: &SampleSettings,
     ) -> Result<(Vec<f64>, Inversion)> {
-        settings.only(&["steps"], TITLE)?;
-        let steps = settings.steps.unwrap_or(self.double.settings().evaluation_steps);
-        // Single precision rounds far below what the steps leave of the flow.
-        let x = self.single.draw(&narrow(z), &narrow(given), observation, steps)?;
-        let x: Vec<f64> = x.into_iter().map(f64::from).collect();
-        let residuals = match settings.residuals {
-            true => self.double.residuals(&x, z, given, observation, steps)?,
-            false => Vec::new(),
-        };
-        let iterations = vec![steps as u32; observation.len()];
-        Ok((x, Inversion { iterations, residuals, unsolved: Vec::new() }))
+        ode::draw(&self.single, &self.double, z, given, observation, settings, TITLE)
     }
 
     fn log_density_at(&self, x: &[f64], given: &[f64], observation: &[u32]) -> Result<Vec<f64>> {

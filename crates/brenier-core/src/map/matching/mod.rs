@@ -24,16 +24,14 @@ pub use step::MatchingWorkspace;
 
 use serde::{Deserialize, Serialize};
 
-use super::batch::{Contexts, EVALUATION_ROWS, check_batch, check_observations, check_parameters};
-use super::{ConditionalMap, TensorSpec, reference_density};
+use super::batch::{Contexts, EVALUATION_ROWS, check_batch, check_observations, check_parameters, laid_out};
+use super::ode::{self, Flow, Journey, check_steps};
+use super::{ConditionalMap, reference_density};
 use crate::kernel::{Accum, MatRef, Real, columns, columns_mut, product};
 use crate::parallel::{each, try_each_with};
 use crate::{Error, Result};
-use flow::{Cargo, Journey, Track};
+use flow::{Cargo, Track};
 use shape::Layout;
-
-/// Most Runge–Kutta steps we are willing to take.
-const MOST_STEPS: usize = 1 << 20;
 
 /// How the flow is integrated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,13 +44,6 @@ pub struct MatchingSettings {
 impl Default for MatchingSettings {
     fn default() -> Self {
         Self { evaluation_steps: 16 }
-    }
-}
-
-fn check_steps(name: &str, steps: usize) -> Result<()> {
-    match steps {
-        1..=MOST_STEPS => Ok(()),
-        _ => Err(Error::setting(name, format!("{steps} is not between 1 and {MOST_STEPS}"))),
     }
 }
 
@@ -129,14 +120,7 @@ impl<T: Real> MatchingMap<T> {
         observation: &[u32],
         steps: usize,
     ) -> Result<Vec<f64>> {
-        let back = self.carry(x, given, observation, Journey::to_reference(steps))?;
-        let n = self.layout.shape.target;
-        let rows = back.chunks_exact(n).zip(z.chunks_exact(n));
-        let miss = |(got, z): (&[T], &[T])| {
-            let each = got.iter().zip(z).map(|(got, z)| (got.to_f64() - z.to_f64()).abs());
-            each.fold(0.0, f64::max)
-        };
-        Ok(rows.map(miss).collect())
+        ode::residuals(self, x, z, given, observation, steps)
     }
 
     /// log π(x | y) of every row x in `steps` steps, `observation` telling which row of `given` belongs to it.
@@ -156,20 +140,6 @@ impl<T: Real> MatchingMap<T> {
         self.travel(x, &records, Some(observation), Cargo::Density, journey, out, |row, out| {
             *out = reference_density(&row[..n], row[n].to_f64());
         })
-    }
-
-    /// The end of every row's journey.
-    fn carry(&self, start: &[T], given: &[T], observation: &[u32], journey: Journey) -> Result<Vec<T>> {
-        check_steps("steps", journey.steps)?;
-        let (n, m) = (self.layout.shape.target, self.layout.shape.given);
-        let answers = vec![0.0; observation.len()];
-        let observations = check_observations(start, given, observation, &answers, n, m)?;
-        let records = self.records(&given[..observations * m], observations);
-        let mut ends: Vec<Vec<T>> = vec![Vec::new(); observation.len()];
-        self.travel(start, &records, Some(observation), Cargo::Point, journey, &mut ends, |row, end| {
-            *end = row.to_vec();
-        })?;
-        Ok(ends.concat())
     }
 
     /// Carries rows x along a journey, shard by shard, and hands what each carries at the end to `finish` with its place in
@@ -268,26 +238,27 @@ fn not_finite(row: usize) -> Error {
     ))
 }
 
+impl<T: Real> Flow<T> for MatchingMap<T> {
+    fn evaluation_steps(&self) -> usize {
+        self.settings.evaluation_steps
+    }
+
+    fn carry(&self, start: &[T], given: &[T], observation: &[u32], journey: Journey) -> Result<Vec<T>> {
+        check_steps("steps", journey.steps)?;
+        let (n, m) = (self.layout.shape.target, self.layout.shape.given);
+        let answers = vec![0.0; observation.len()];
+        let observations = check_observations(start, given, observation, &answers, n, m)?;
+        let records = self.records(&given[..observations * m], observations);
+        let mut ends: Vec<Vec<T>> = vec![Vec::new(); observation.len()];
+        self.travel(start, &records, Some(observation), Cargo::Point, journey, &mut ends, |row, end| {
+            *end = row.to_vec();
+        })?;
+        Ok(ends.concat())
+    }
+}
+
 impl<T: Real> ConditionalMap<T> for MatchingMap<T> {
-    fn target_dim(&self) -> usize {
-        self.layout.shape.target
-    }
-
-    fn given_dim(&self) -> usize {
-        self.layout.shape.given
-    }
-
-    fn parameters(&self) -> &[T] {
-        &self.parameters
-    }
-
-    fn parameters_mut(&mut self) -> &mut [T] {
-        &mut self.parameters
-    }
-
-    fn tensors(&self) -> Vec<TensorSpec> {
-        self.layout.tensors()
-    }
+    laid_out!(layout.shape);
 
     fn forward(&self, x: &[T], y: &[T], z: &mut [T], log_det: &mut [f64]) -> Result<()> {
         let (n, rows) = (self.layout.shape.target, self.check_batch(x, y)?);

@@ -6,18 +6,16 @@ use rand::RngExt;
 use rand_distr::StandardNormal;
 
 use super::field::{Bars, Stage, TIME_FEATURES, Wanted, time_features};
-use super::flow::{Cargo, Journey, Track};
+use super::flow::{Cargo, Track};
 use super::{MatchingMap, not_finite};
 use crate::kernel::{Accum, MatRef, Real, columns, columns_mut, product};
-use crate::map::batch::{Contexts, sum_into};
+use crate::map::batch::{BLOCK_ENTRIES, Contexts, batch_by_batch, sum_into};
 use crate::map::embed::EmbeddingPart;
-use crate::map::{Block, Constraint, Trainable, reference_density};
+use crate::map::ode::Journey;
+use crate::map::{Block, ConditionalMap, Constraint, Trainable, reference_density};
 use crate::parallel::{each, try_each_with};
 use crate::train::StepRandom;
 use crate::{Error, Result};
-
-/// Entries of a gradient block: small enough to stay in a core's cache with its optimiser state.
-const BLOCK_ENTRIES: usize = 16_384;
 
 /// Times are t = 1 − u^0.4: more of them next to the data.
 const TIME_POWER: f64 = 0.4;
@@ -305,11 +303,7 @@ impl<T: Real> Trainable<T> for MatchingMap<T> {
         }
     }
 
-    fn load<'a>(&self, workspace: &'a mut MatchingWorkspace<T>, rows: usize) -> (&'a mut [T], &'a mut [T]) {
-        workspace.rows = rows;
-        let shape = &self.layout.shape;
-        (&mut workspace.x[..rows * shape.target], &mut workspace.y[..rows * shape.given])
-    }
+    batch_by_batch!(MatchingWorkspace);
 
     fn begin_step(&self, workspace: &mut MatchingWorkspace<T>, random: StepRandom) {
         workspace.random = random;
@@ -355,10 +349,6 @@ impl<T: Real> Trainable<T> for MatchingMap<T> {
 
     fn validation_rows(&self) -> usize {
         (VALIDATION_COLUMNS / (self.layout.shape.target + 1)).max(100)
-    }
-
-    fn blocks<'a>(&self, workspace: &'a MatchingWorkspace<T>) -> &'a [Block] {
-        &workspace.blocks
     }
 
     fn block_gradient(&self, workspace: &MatchingWorkspace<T>, index: usize, gradient: &mut [T]) {
@@ -422,13 +412,5 @@ impl<T: Real> Trainable<T> for MatchingMap<T> {
                 layout.embedding.gradient(part, y, embedded, embedded_bars, *rows, gradient);
             }
         }
-    }
-
-    fn take_parameters(&mut self) -> Vec<T> {
-        std::mem::take(&mut self.parameters)
-    }
-
-    fn restore_parameters(&mut self, parameters: Vec<T>) {
-        self.parameters = parameters;
     }
 }

@@ -129,17 +129,6 @@ impl<T: Real> NpeMap<T> {
     }
 }
 
-/// ‖a − b‖∞ of every row of n numbers.
-pub(super) fn distances(a: &[f64], b: &[f64], n: usize) -> Vec<f64> {
-    let largest = |(a, b): (&[f64], &[f64])| {
-        a.iter().zip(b).fold(0.0_f64, |most, (a, b)| {
-            let apart = (a - b).abs();
-            if apart <= most { most } else { apart }
-        })
-    };
-    a.chunks_exact(n).zip(b.chunks_exact(n)).map(largest).collect()
-}
-
 /// The rows that are not finite, in order.
 pub(super) fn not_finite(x: &[f64], n: usize) -> Vec<u32> {
     let rows = x.chunks_exact(n).enumerate();

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::draw::{distances, not_finite, refuse};
+use super::draw::{not_finite, refuse};
 use super::{FlowKind, NpeMap, NpeShape, order};
 use crate::Result;
+use crate::map::batch::{both_precisions, misses};
 use crate::map::embed::Activation;
 use crate::map::method::{
     Candidate, Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, SizeAdvice,
@@ -272,13 +273,7 @@ impl FlowPosterior {
 }
 
 impl TransportMap for FlowPosterior {
-    fn single(&self) -> &dyn ConditionalMap<f32> {
-        &self.single
-    }
-
-    fn double(&self) -> &dyn ConditionalMap<f64> {
-        &self.double
-    }
+    both_precisions!(single, double);
 
     fn draw(
         &self,
@@ -295,7 +290,7 @@ impl TransportMap for FlowPosterior {
             refuse(&unsolved)?;
         }
         let residuals = match settings.residuals {
-            true => distances(&self.double.forward_at(&x, given, observation)?.0, z, n),
+            true => misses(&self.double.forward_at(&x, given, observation)?.0, z, n),
             false => Vec::new(),
         };
         Ok((x, Inversion { iterations: vec![1; observation.len()], residuals, unsolved }))

@@ -32,8 +32,8 @@ pub use method::{FlowPosterior, NpeSettings, Preset};
 pub use shape::{FlowKind, NpeShape};
 pub use step::NpeWorkspace;
 
-use super::batch::{EVALUATION_ROWS, check_batch, check_parameters};
-use super::{ConditionalMap, TensorSpec};
+use super::ConditionalMap;
+use super::batch::{EVALUATION_ROWS, check_batch, check_parameters, laid_out};
 use crate::kernel::{Real, columns};
 use crate::parallel::try_each_with;
 use crate::{Error, Result};
@@ -158,25 +158,7 @@ fn check_outputs(rows: usize, n: usize, vectors: usize, scalars: usize) -> Resul
 }
 
 impl<T: Real> ConditionalMap<T> for NpeMap<T> {
-    fn target_dim(&self) -> usize {
-        self.layout.shape.target
-    }
-
-    fn given_dim(&self) -> usize {
-        self.layout.shape.given
-    }
-
-    fn parameters(&self) -> &[T] {
-        &self.parameters
-    }
-
-    fn parameters_mut(&mut self) -> &mut [T] {
-        &mut self.parameters
-    }
-
-    fn tensors(&self) -> Vec<TensorSpec> {
-        self.layout.tensors()
-    }
+    laid_out!(layout.shape);
 
     fn forward(&self, x: &[T], y: &[T], z: &mut [T], log_det: &mut [f64]) -> Result<()> {
         let n = self.layout.shape.target;

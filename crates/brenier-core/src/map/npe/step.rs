@@ -10,13 +10,10 @@ use super::shape::{Layer, TransformPlace};
 use super::shard::{Prepared, Shard, Use};
 use crate::Result;
 use crate::kernel::{Real, columns, columns_mut, product, summed_row_sums, vectorised};
-use crate::map::batch::sum_into;
+use crate::map::batch::{BLOCK_ENTRIES, batch_by_batch, sum_into};
 use crate::map::embed::EmbeddingPart;
-use crate::map::{Block, Constraint, Trainable};
+use crate::map::{Block, ConditionalMap, Constraint, Trainable};
 use crate::parallel::each;
-
-/// Entries of a gradient block: small enough to stay in a core's cache with its optimiser state.
-const BLOCK_ENTRIES: usize = 16_384;
 
 /// Most rows of a shard.
 const SHARD_ROWS: usize = 64;
@@ -211,11 +208,7 @@ impl<T: Real> Trainable<T> for NpeMap<T> {
         }
     }
 
-    fn load<'a>(&self, workspace: &'a mut NpeWorkspace<T>, rows: usize) -> (&'a mut [T], &'a mut [T]) {
-        workspace.rows = rows;
-        let shape = &self.layout.shape;
-        (&mut workspace.x[..rows * shape.target], &mut workspace.y[..rows * shape.given])
-    }
+    batch_by_batch!(NpeWorkspace);
 
     fn adjoints(&self, workspace: &mut NpeWorkspace<T>) -> Result<f64> {
         self.run(workspace, true)
@@ -223,10 +216,6 @@ impl<T: Real> Trainable<T> for NpeMap<T> {
 
     fn loss(&self, workspace: &mut NpeWorkspace<T>) -> Result<f64> {
         self.run(workspace, false)
-    }
-
-    fn blocks<'a>(&self, workspace: &'a NpeWorkspace<T>) -> &'a [Block] {
-        &workspace.blocks
     }
 
     fn block_gradient(&self, workspace: &NpeWorkspace<T>, index: usize, gradient: &mut [T]) {
@@ -268,13 +257,5 @@ impl<T: Real> Trainable<T> for NpeMap<T> {
                 layout.embedding.gradient(part, y, embedded, embedded_bars, rows, gradient);
             }
         }
-    }
-
-    fn take_parameters(&mut self) -> Vec<T> {
-        std::mem::take(&mut self.parameters)
-    }
-
-    fn restore_parameters(&mut self, parameters: Vec<T>) {
-        self.parameters = parameters;
     }
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Convexity, Front, Initialisation, OutputActivation, PcpInverter, PcpMap, PcpShape};
 use crate::Result;
+use crate::map::batch::both_precisions;
 use crate::map::gaussian::Regression;
 use crate::map::method::{
     Candidate, Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, SizeAdvice,
@@ -195,13 +196,7 @@ impl ListedMethod for PcpSettings {
 }
 
 impl TransportMap for PcpInverter {
-    fn single(&self) -> &dyn ConditionalMap<f32> {
-        &self.coarse
-    }
-
-    fn double(&self) -> &dyn ConditionalMap<f64> {
-        &self.fine
-    }
+    both_precisions!(coarse, fine);
 
     fn draw(
         &self,

@@ -30,7 +30,7 @@ pub use step::PcpWorkspace;
 
 use shape::Layout;
 
-use super::batch::{Contexts, EVALUATION_ROWS, check_batch, check_observations, check_parameters};
+use super::batch::{Contexts, EVALUATION_ROWS, check_batch, check_observations, check_parameters, laid_out};
 use super::convex::context_records;
 use super::{ConditionalMap, TensorSpec};
 use crate::kernel::Real;
@@ -181,25 +181,7 @@ impl<T: Real> PcpMap<T> {
 }
 
 impl<T: Real> ConditionalMap<T> for PcpMap<T> {
-    fn target_dim(&self) -> usize {
-        self.layout.shape.target
-    }
-
-    fn given_dim(&self) -> usize {
-        self.layout.shape.given
-    }
-
-    fn parameters(&self) -> &[T] {
-        &self.parameters
-    }
-
-    fn parameters_mut(&mut self) -> &mut [T] {
-        &mut self.parameters
-    }
-
-    fn tensors(&self) -> Vec<TensorSpec> {
-        self.layout.tensors()
-    }
+    laid_out!(layout.shape);
 
     fn forward(&self, x: &[T], y: &[T], z: &mut [T], log_det: &mut [f64]) -> Result<()> {
         let n = self.layout.shape.target;

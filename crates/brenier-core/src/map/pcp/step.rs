@@ -8,15 +8,10 @@ use super::features::Shard;
 use super::{Initialisation, PcpMap};
 use crate::Result;
 use crate::kernel::{Real, columns, columns_mut, product, vectorised};
-use crate::map::batch::{Contexts, sum_into};
-use crate::map::{Block, Constraint, HALF_LOG_TWO_PI, Trainable};
+use crate::map::batch::{Contexts, batch_by_batch, slices, sum_into};
+use crate::map::convex::{WIDE, shard_rows};
+use crate::map::{Block, ConditionalMap, Constraint, HALF_LOG_TWO_PI, Trainable};
 use crate::parallel::each;
-
-/// Entries of a gradient block: small enough to stay in a core's cache with its optimiser state.
-const BLOCK_ENTRIES: usize = 16_384;
-
-/// Given variables from which on C₀ is too large to be read by every shard.
-const WIDE: usize = 512;
 
 /// Memory of a training step for batches up to a fixed size.
 #[derive(Debug)]
@@ -51,13 +46,6 @@ enum Part {
     Gamma,
 }
 
-/// Rows of a shard: depends on the batch alone, so that the number of threads changes no bit.
-///
-/// Few enough that a batch makes at least two shards (four where it can), enough for efficient products.
-fn shard_rows(batch: usize) -> usize {
-    if batch < 64 { batch.div_ceil(2).next_multiple_of(8) } else { 32 }
-}
-
 impl<T: Real> Shard<T> {
     /// ½‖z‖² + (n/2) log 2π − log det H of row b.
     pub(super) fn row_loss(&self, b: usize, n: usize) -> f64 {
@@ -82,10 +70,6 @@ impl<T: Real> PcpMap<T> {
                 blocks.push(Block { range, rate, constraint, decays });
                 parts.push(part);
             }
-        };
-        let slices = |cols: usize, rows: usize, least: usize| {
-            let width = (BLOCK_ENTRIES / rows.max(1)).max(least).clamp(1, cols.max(1)).next_multiple_of(8);
-            (0..cols).step_by(width).map(move |start| start..(start + width).min(cols))
         };
         for (k, layer) in self.layout.layers.iter().enumerate() {
             for cols in slices(layer.cols, layer.rows, 32) {
@@ -173,11 +157,7 @@ impl<T: Real> Trainable<T> for PcpMap<T> {
         }
     }
 
-    fn load<'a>(&self, workspace: &'a mut PcpWorkspace<T>, rows: usize) -> (&'a mut [T], &'a mut [T]) {
-        workspace.rows = rows;
-        let shape = self.layout.shape;
-        (&mut workspace.x[..rows * shape.target], &mut workspace.y[..rows * shape.given])
-    }
+    batch_by_batch!(PcpWorkspace);
 
     fn adjoints(&self, workspace: &mut PcpWorkspace<T>) -> Result<f64> {
         self.run(workspace, true)
@@ -185,10 +165,6 @@ impl<T: Real> Trainable<T> for PcpMap<T> {
 
     fn loss(&self, workspace: &mut PcpWorkspace<T>) -> Result<f64> {
         self.run(workspace, false)
-    }
-
-    fn blocks<'a>(&self, workspace: &'a PcpWorkspace<T>) -> &'a [Block] {
-        &workspace.blocks
     }
 
     fn block_gradient(&self, workspace: &PcpWorkspace<T>, index: usize, gradient: &mut [T]) {
@@ -248,13 +224,5 @@ impl<T: Real> Trainable<T> for PcpMap<T> {
                 }
             }
         }
-    }
-
-    fn take_parameters(&mut self) -> Vec<T> {
-        std::mem::take(&mut self.parameters)
-    }
-
-    fn restore_parameters(&mut self, parameters: Vec<T>) {
-        self.parameters = parameters;
     }
 }
