@@ -132,3 +132,19 @@ def test_sbi_map(posterior, sbi_posterior):
     found = sbi_posterior.map(num_iter=100, num_init_samples=100, num_to_optimize=10, show_progress_bars=False)
     best = posterior.map(Y)
     assert posterior.log_prob(found.double().numpy().ravel(), Y) > best.log_prob - 0.2
+
+
+def test_sbi_ensembles(posterior, gaussian, sbi_posterior):
+    import torch
+    from sbi.inference.posteriors import EnsemblePosterior
+
+    weights = [0.25, 0.75]
+    both = EnsemblePosterior([sbi_posterior, gaussian.to_sbi(PRIOR.to_torch())], weights=weights)
+    x = torch.tensor(Y, dtype=torch.float32)
+    draws = both.sample((400,), x=x, show_progress_bars=False)
+    assert draws.shape == (400, 2)
+    each = [own.log_prob(draws.double().numpy(), Y) for own in (posterior, gaussian)]
+    mixed = np.logaddexp(*(one + np.log(weight) for one, weight in zip(each, weights)))
+    assert np.allclose(both.log_prob(draws, x=x).numpy(), mixed, atol=1e-3)
+    own = np.concatenate([posterior.sample(Y, 500).values, gaussian.sample(Y, 1500).values])
+    assert np.allclose(draws.log()[:, 0].mean(), np.log(own[:, 0]).mean(), atol=0.1)
