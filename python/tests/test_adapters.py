@@ -1,4 +1,4 @@
-"""ArviZ and sbi, where they are installed."""
+"""ArviZ, sbi and BayesFlow, where they are installed."""
 
 import os
 import pickle
@@ -148,3 +148,25 @@ def test_sbi_ensembles(posterior, gaussian, sbi_posterior):
     assert np.allclose(both.log_prob(draws, x=x).numpy(), mixed, atol=1e-3)
     own = np.concatenate([posterior.sample(Y, 500).values, gaussian.sample(Y, 1500).values])
     assert np.allclose(draws.log()[:, 0].mean(), np.log(own[:, 0]).mean(), atol=0.1)
+
+
+def test_bayesflow_diagnostics(posterior, pairs, tmp_path, monkeypatch):
+    """Plain arrays of shape (observation, draw, parameter), as docs/python.md has them."""
+    pytest.importorskip("jax")
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    bf = pytest.importorskip("bayesflow")
+    import matplotlib
+
+    matplotlib.use("Agg")
+    held_out = pairs[1]
+    draws = posterior.sample(held_out.outputs, 300)
+    assert draws.values.shape == (len(held_out), 300, 2)
+    both = dict(estimates=draws.values, targets=held_out.parameters.values, variable_names=draws.names)
+    for plot in (bf.diagnostics.calibration_ecdf, bf.diagnostics.calibration_histogram, bf.diagnostics.recovery, bf.diagnostics.z_score_contraction):
+        figure = plot(**both)
+        assert [axes.get_title() for axes in figure.axes][:2] == ["rate", "shift"]
+        figure.savefig(Path(os.environ.get("PICTURES", tmp_path)) / f"bayesflow-{plot.__name__}.png")
+    found = bf.diagnostics.posterior_contraction(**both)
+    own = 1 - np.median(draws.values.var(axis=1, ddof=1) / held_out.parameters.values.var(axis=0, ddof=1), axis=0)
+    assert np.allclose(found["values"], own)
+    assert (np.asarray(bf.diagnostics.calibration_error(**both)["values"]) < 0.15).all()
