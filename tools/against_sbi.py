@@ -8,7 +8,8 @@ A case is a task and its pairs: two-moons:10000, two-moons:100000 and lotka-volt
 Two moons: C2ST of 10 000 draws against draws from the exact posterior, the mean over three observations from the prior predictive; 0.5 is
 best. Lotka-Volterra: mean negative log-likelihood of 2000 held-out pairs, of the logarithms of the four rates in units of their
 standard deviations; sbi's density is divided by its mass inside the prior, as its own log_prob does. All fits learn from the same rows, in
-one process one after the other, with the settings that their names say. Seconds are processor time; those of the clock follow as "wall",
+one process one after the other, with the settings that their names say; "brenier (default)" is br.fit with none, where trials choose a
+method and whether an ensemble of it is trained, and its seconds are those of trials and training. Seconds are processor time; those of the clock follow as "wall",
 and mean something on idle cores only. --flows says which flows of sbi are trained, maf being its default; --epochs bounds their
 training, which then reports that it was cut.
 """
@@ -48,11 +49,16 @@ def brenier_fits(theta, x, bounds, options):
     br.set_threads(options.threads)
     support = {f"theta_{j + 1}": f"interval({low},{high})" for j, (low, high) in enumerate(bounds)}
     for name, settings in (
+        ("brenier (default)", {}),
         ("brenier, PCP-Map", {"quick": True}),
         ("brenier, NPE (splines)", {"method": "npe"}),
     ):
         post, *seconds = timed(lambda: br.fit(theta, x, support=support, seed=1, progress=False, **settings))  # noqa: B023
-        note = {"epochs": round(float(post.history["epoch"][-1]), 1), "ended": post.training["stop"]}
+        # Those of the first member, where it is an ensemble.
+        epochs, members = post.history["epoch"], len(post.header.get("members", [])) or 1
+        note = {"method": post.method, "members": members, "ended": post.training["stop"]}
+        if len(epochs):
+            note["epochs"] = round(float(epochs[-1]), 1)
 
         def sample(y, n, post=post):
             return post.sample(y, n, seed=1).values

@@ -1,4 +1,4 @@
-"""ArviZ and sbi, where they are installed."""
+"""ArviZ, sbi and BayesFlow, where they are installed."""
 
 import os
 import pickle
@@ -132,3 +132,41 @@ def test_sbi_map(posterior, sbi_posterior):
     found = sbi_posterior.map(num_iter=100, num_init_samples=100, num_to_optimize=10, show_progress_bars=False)
     best = posterior.map(Y)
     assert posterior.log_prob(found.double().numpy().ravel(), Y) > best.log_prob - 0.2
+
+
+def test_sbi_ensembles(posterior, gaussian, sbi_posterior):
+    import torch
+    from sbi.inference.posteriors import EnsemblePosterior
+
+    weights = [0.25, 0.75]
+    both = EnsemblePosterior([sbi_posterior, gaussian.to_sbi(PRIOR.to_torch())], weights=weights)
+    x = torch.tensor(Y, dtype=torch.float32)
+    draws = both.sample((400,), x=x, show_progress_bars=False)
+    assert draws.shape == (400, 2)
+    each = [own.log_prob(draws.double().numpy(), Y) for own in (posterior, gaussian)]
+    mixed = np.logaddexp(*(one + np.log(weight) for one, weight in zip(each, weights)))
+    assert np.allclose(both.log_prob(draws, x=x).numpy(), mixed, atol=1e-3)
+    own = np.concatenate([posterior.sample(Y, 500).values, gaussian.sample(Y, 1500).values])
+    assert np.allclose(draws.log()[:, 0].mean(), np.log(own[:, 0]).mean(), atol=0.1)
+
+
+def test_bayesflow_diagnostics(posterior, pairs, tmp_path, monkeypatch):
+    """Plain arrays of shape (observation, draw, parameter), as docs/python.md has them."""
+    pytest.importorskip("jax")
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    bf = pytest.importorskip("bayesflow")
+    import matplotlib
+
+    matplotlib.use("Agg")
+    held_out = pairs[1]
+    draws = posterior.sample(held_out.outputs, 300)
+    assert draws.values.shape == (len(held_out), 300, 2)
+    both = dict(estimates=draws.values, targets=held_out.parameters.values, variable_names=draws.names)
+    for plot in (bf.diagnostics.calibration_ecdf, bf.diagnostics.calibration_histogram, bf.diagnostics.recovery, bf.diagnostics.z_score_contraction):
+        figure = plot(**both)
+        assert [axes.get_title() for axes in figure.axes][:2] == ["rate", "shift"]
+        figure.savefig(Path(os.environ.get("PICTURES", tmp_path)) / f"bayesflow-{plot.__name__}.png")
+    found = bf.diagnostics.posterior_contraction(**both)
+    own = 1 - np.median(draws.values.var(axis=1, ddof=1) / held_out.parameters.values.var(axis=0, ddof=1), axis=0)
+    assert np.allclose(found["values"], own)
+    assert (np.asarray(bf.diagnostics.calibration_error(**both)["values"]) < 0.15).all()

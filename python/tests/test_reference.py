@@ -1,5 +1,11 @@
 """The evaluator in NumPy agrees with Rust to 1e-10 in double precision: every method, every transform."""
 
+import hashlib
+import json
+import struct
+import tempfile
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -43,6 +49,10 @@ CASES = {
     "npe, splines, embedded and whitened": dict(method="npe", epochs=2, hidden_width=6, transforms=2, blocks=1, bins=5, embedding=[4, 2], whiten="target"),
     "npe, masked": dict(method="npe", flow="maf", epochs=2, hidden_width=9, transforms=3, permutation_seed=7),
     "npe, masked, embedded": dict(method="npe", flow="maf", epochs=2, hidden_width=6, transforms=2, blocks=1, embedding=[4, 2], pca=2),
+    "npe, masked, embedded by ReLUs": dict(method="npe", flow="maf", epochs=2, hidden_width=6, transforms=2, embedding=[7, 5, 2], embedding_activation="relu"),
+    "npe, splines, embedded by ELUs": dict(method="npe", epochs=2, hidden_width=6, transforms=2, embedding=[7, 5, 2], embedding_activation="elu"),
+    "npe, splines, affine front": dict(method="npe", front="affine", epochs=2, hidden_width=6, transforms=2),
+    "npe, masked, embedded by ReLUs, affine front": dict(method="npe", flow="maf", front="affine", epochs=2, hidden_width=6, transforms=1, embedding=[5, 2], embedding_activation="relu"),
     "npe, autoregressive front": dict(method="npe", front="autoregressive", front_width=5, epochs=2, hidden_width=6, transforms=2, scaling="common"),
     "npe, masked, embedded, autoregressive front": dict(method="npe", flow="maf", front="autoregressive", front_width=4, epochs=2, hidden_width=6, transforms=1, embedding=[4, 3]),
     "flow-matching": dict(method="flow-matching", max_steps=400, learning_rate=0.01, feature_width=16, blocks=2),
@@ -84,6 +94,14 @@ def rows(data, names, count=40):
     return np.column_stack([data[name] for name in names])[:count]
 
 
+def reference_points(count, columns, seed):
+    """z of the draws x = g(z; y) of a seed, the same for every model of as many target columns; from a Gaussian, pulled back."""
+    plain = br.fit(RNG.normal(size=(50, columns)), target="rest", method="gaussian", progress=False)
+    with tempfile.TemporaryDirectory() as folder:
+        plain.save(f"{folder}/plain.brenier")
+        return reference.read(f"{folder}/plain.brenier").pull(plain.sample(None, count, seed=seed).values)
+
+
 def test_every_method_is_known():
     assert set(reference.METHODS) == {method["name"] for method in br.methods()}
 
@@ -104,10 +122,7 @@ def test_densities_gradients_and_draws_agree(name, data, tmp_path):
     assert own.sample(y[0], 25).shape == (25, 4)
     if len(own.maps) > 1:
         return
-    # Both draw x = g(z; y): the reference points z of a seed are those of any other model of as many columns.
-    plain, plain_own = fit_and_read(data, tmp_path, method="gaussian")
-    at = np.repeat(y[:1], 30, axis=0)
-    z = plain_own.pull(plain.sample(y[0], 30, seed=3).values, at)
+    z, at = reference_points(30, 4, seed=3), np.repeat(y[:1], 30, axis=0)
     drawn = model.sample(y[0], 30, seed=3, **({"tolerance": 1e-12} if CASES[name]["method"] in ("pcp-map", "cp-flow", "atm") else {}))
     # Flows along a field draw in single precision.
     single = CASES[name]["method"] in ("cot-flow", "flow-matching")
@@ -146,7 +161,92 @@ def test_unconditional_networks(unconditional, data, tmp_path):
     assert close(own.marginal.log_prob(y), model.marginal.log_prob(y))
 
 
-JAX_CASES = ["pcp-map, whitened", "cot-flow, embedded", "gaussian", "npe, splines", "npe, masked", "flow-matching", "cp-flow", "atm", "ensemble of flows"]
+def with_document(path, change):
+    """Writes the model file anew after ``change`` has altered its header document."""
+    content = path.read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    header, data = json.loads(content[8 : 8 + length]), content[8 + length :]
+    meta = header["__metadata__"]
+    document = json.loads(meta["brenier"])
+    change(document)
+    meta["brenier"] = json.dumps(document)
+    meta["header_sha256"] = hashlib.sha256(meta["brenier"].encode()).hexdigest()
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+@pytest.mark.parametrize("link", ["straight", "probit", "logit"])
+def test_links_of_older_files(link, data, tmp_path):
+    """New fits have the straight link for intervals. Older files have the probit, or the logit, which they do not name."""
+
+    def relink(document):
+        for column in document["target_transform"]["columns"] + document["given_transform"]["columns"]:
+            if "interval" not in column["support"]:
+                continue
+            assert column["link"] == "straight"
+            if link == "logit":
+                del column["link"]
+            else:
+                column["link"] = link
+
+    path = tmp_path / "model.brenier"
+    support = {**SUPPORT, "y2": "log-interval(1e-3,1e3)", "y3": "interval(-20,20)"}
+    fresh = br.fit(data, target=TARGET, given=GIVEN, support=support, method="gaussian", progress=False)
+    fresh.save(path)
+    x, y = rows(data, TARGET), rows(data, GIVEN)
+    z, at = reference_points(30, 4, seed=3), np.repeat(y[:1], 30, axis=0)
+    with_document(path, relink)
+    model, own = br.load(path), reference.read(path)
+    density, gradient = model.log_prob(x, y, grad=True)
+    assert close(own.log_prob(x, y), density) and close(own.gradient(x, y), gradient)
+    assert close(own.push(z, at), model.sample(y[0], 30, seed=3).values)
+    assert np.array_equal(density, fresh.log_prob(x, y)) == (link == "straight"), "the file's link is not the one that was read"
+
+
+def test_categories(data, tmp_path):
+    """A column of categories stands for columns ``name=level``, 1 for the row's own level and 0 for the others."""
+    kind = np.array(["low", "middle", "high"])[np.digitize(data["y1"], [-0.5, 0.5])]
+    frame = {"free": data["free"], "share": data["share"], "y2": data["y2"], "kind": kind}
+    given = {"y2": frame["y2"][:40], "kind": kind[:40]}
+    z = reference_points(1, 2, seed=3)
+    for settings in (dict(method="gaussian"), dict(method="npe", epochs=2, hidden_width=6, transforms=2)):
+        model = br.fit(frame, target="free,share", given="y2,kind", categorical=["kind"], support={"share": "interval(0,1)", "y2": "log"}, progress=False, **settings)
+        model.save(tmp_path / "model.brenier")
+        own = reference.read(tmp_path / "model.brenier")
+        (encoding,) = own.document["encoding"]
+        assert encoding["name"] == "kind" and sorted(encoding["levels"]) == ["high", "low", "middle"]
+        columns = {"y2": given["y2"]} | {f"kind={level}": (given["kind"] == level).astype(float) for level in encoding["levels"]}
+        x, y = rows(frame, ["free", "share"]), np.column_stack([columns[name] for name in own.given_names])
+        density, gradient = model.log_prob(x, given, grad=True)
+        assert close(own.log_prob(x, y), density) and close(own.gradient(x, y), gradient)
+        assert close(own.push(z, y[:1]), model.sample({"y2": given["y2"][0], "kind": kind[0]}, 1, seed=3).values)
+
+
+VERSION_1 = Path(__file__).resolve().parent / "version-1"
+
+
+@pytest.mark.parametrize("name", ["pcp-map", "cot-flow"])
+def test_models_of_version_1(name):
+    """Written by Brenier 0.1, with its draws at an observation and their densities; an interval's link is the logit."""
+    path = VERSION_1 / f"{name}.brenier"
+    model, own = br.load(path), reference.read(path)
+    written = np.loadtxt(VERSION_1 / f"{name}.csv", delimiter=",", skiprows=1)
+    written = written[written[:, 0] == 1]
+    z = reference_points(len(written), 2, seed=1)
+    y = [2.2724203545588777, -0.7863958459153001, -2.6006641642637662, -0.08673237453624494]
+    y = np.repeat([y if name == "pcp-map" else [-1.0622360506440782, *y]], len(written), axis=0)
+    x = written[:, 1:3]
+    density, gradient = model.log_prob(x, y, grad=True)
+    assert close(own.log_prob(x, y), density) and close(own.gradient(x, y), gradient)
+    assert close(own.log_prob(x, y), written[:, 3])
+    assert close(own.push(z, y), x, 1e-5)
+    assert (own.marginal is not None) == (name == "pcp-map")
+    if own.marginal:
+        assert close(own.marginal.log_prob(y), model.marginal.log_prob(y))
+
+
+JAX_CASES = ["pcp-map, whitened", "cot-flow, embedded", "gaussian", "npe, splines", "npe, masked", "npe, masked, embedded by ReLUs, affine front", "flow-matching", "cp-flow", "atm", "ensemble of flows"]
 
 
 @pytest.mark.parametrize("name", JAX_CASES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,14 +41,21 @@ def _bounds(support: str) -> tuple[float, float]:
 
 def torch_prior(prior: "Prior") -> Any:
     """A torch distribution that draws and scores as the prior does; its draws follow torch's seed."""
+    return _torch_prior_class()(prior)
+
+
+@functools.cache
+def _torch_prior_class() -> Any:
+    """The class of all torch priors, made once: sbi's ensembles want members whose priors are of one class."""
     import torch
 
     class TorchPrior(torch.distributions.Distribution):
         arg_constraints: dict[str, Any] = {}
         has_rsample = False
 
-        def __init__(self) -> None:
+        def __init__(self, prior: "Prior") -> None:
             super().__init__(event_shape=torch.Size([len(prior.names)]), validate_args=False)
+            self._prior = prior
             rows = torch.as_tensor(prior.sample(4000, seed=0), dtype=torch.float32)
             self._mean, self._variance = rows.mean(0), rows.var(0)
 
@@ -61,23 +69,23 @@ def torch_prior(prior: "Prior") -> Any:
 
         @property
         def support(self) -> Any:
-            return _support([_bounds(text) for text in prior.supports.values()])
+            return _support([_bounds(text) for text in self._prior.supports.values()])
 
         def sample(self, sample_shape: Any = torch.Size()) -> Any:
             shape = torch.Size(sample_shape)
             seed = int(torch.randint(0, 2**62, (1,)).item())
-            rows = torch.as_tensor(prior.sample(max(shape.numel(), 1), seed=seed), dtype=torch.float32)
+            rows = torch.as_tensor(self._prior.sample(max(shape.numel(), 1), seed=seed), dtype=torch.float32)
             return rows.reshape(shape + self.event_shape)
 
         def log_prob(self, value: Any) -> Any:
-            flat = value.detach().cpu().double().numpy().reshape(-1, len(prior.names))
-            found = torch.as_tensor(prior.log_prob(flat), dtype=torch.float32)
+            flat = value.detach().cpu().double().numpy().reshape(-1, len(self._prior.names))
+            found = torch.as_tensor(self._prior.log_prob(flat), dtype=torch.float32)
             return found.reshape(value.shape[:-1])
 
         def __reduce__(self) -> Any:
-            return torch_prior, (prior,)
+            return torch_prior, (self._prior,)
 
-    return TorchPrior()
+    return TorchPrior
 
 
 def box_prior(posterior: "Posterior") -> Any:

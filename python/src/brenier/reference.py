@@ -900,6 +900,14 @@ class Exchangeable:
         return features
 
 
+def _method_settings(document: dict[str, Any]) -> dict[str, Any]:
+    """The method's name and settings; version 1 had name and sizes at the top of the document, and a table for flows."""
+    if "shape" not in document:
+        return document["settings"]["method"]
+    sizes = document["shape"]
+    return {**document["settings"]["flow"], **sizes, "name": document["method"], "output_activation": sizes.get("output")}
+
+
 class Model:
     """A posterior π(x | y) in the user's units: transforms around a map, or the maps of an ensemble."""
 
@@ -919,7 +927,7 @@ class Model:
         if self.whitening:
             self.mean, self.deviations = (np.array([float(value) for value in self.whitening[key]]) for key in ("mean", "deviations"))
             self.directions = tensors[f"{prefix}target.whitening.directions"]
-        settings = document["settings"]["method"]
+        settings = _method_settings(document)
         if settings["name"] not in METHODS:
             raise ValueError(f"the evaluator does not know the method {settings['name']}; it knows {', '.join(METHODS)}")
         members = document.get("members") or [{"weight": 1.0}]
