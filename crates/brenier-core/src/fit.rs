@@ -34,6 +34,7 @@ const WIDE: usize = 1000;
 const ROWS_PER_COLUMN: usize = 8;
 
 /// A trained posterior and what a user should know about the table.
+#[non_exhaustive]
 pub struct Fitted {
     /// The model.
     pub posterior: Posterior,

@@ -115,6 +115,7 @@ impl FromStr for Format {
 
 /// What to do with a row that has an empty, null, NaN or infinite cell in a chosen column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Missing {
     /// Stop with an error naming the first such cell.
     #[default]

@@ -46,6 +46,7 @@ pub struct TextTable {
 
 /// A piece of a section.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Block {
     /// A heading within the section.
     Heading(String),

@@ -173,9 +173,10 @@ impl<'a> ReportPage<'a> {
         for finding in &verdict.findings {
             let (tone, word) = match finding.severity {
                 Severity::Good => ("good", "Fine"),
-                Severity::Note => ("note", "Note"),
                 Severity::Care => ("care", "Care"),
                 Severity::Bad => ("bad", "Fault"),
+                // Note, and what is newer than this list.
+                _ => ("note", "Note"),
             };
             let text = escaped(&capital(&finding.text));
             html.raw(&format!("<li class=\"{tone}\"><b>{word}</b> <span>{text}</span></li>\n"));
@@ -720,10 +721,11 @@ fn coverage(found: &Calibration) -> Result<Picture> {
     let mut told = Vec::new();
     for check in &found.checks {
         let (label, colour) = match check.quantity {
-            Quantity::Parameter(_) => continue,
             Quantity::Density => ("highest-density regions", PALETTE[0]),
             Quantity::Tarp => ("TARP", PALETTE[1]),
             Quantity::Predicted => ("TARP at predicted points", PALETTE[2]),
+            // Parameters have pictures of their own.
+            _ => continue,
         };
         let observed: Vec<f64> = found.points.iter().zip(&check.difference).map(|(z, d)| z + d).collect();
         plot = plot.curve(Curve::line(label, z(), observed).colour(colour));

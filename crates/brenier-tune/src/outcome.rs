@@ -10,6 +10,7 @@ use crate::{FitSettings, Posterior};
 
 /// Everything a search found.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct TuneOutcome {
     /// The settings of each trial.
     pub trials: Vec<FitSettings>,

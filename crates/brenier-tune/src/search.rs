@@ -32,6 +32,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// An event of a search.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum TuneEvent {
     /// `jobs` trainings begin: a rung of pilots, or the full trainings.
     Started {

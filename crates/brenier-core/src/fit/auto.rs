@@ -39,6 +39,7 @@ const MEMBERS: usize = 5;
 /// One method of the list, or the best of them by trials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
+#[non_exhaustive]
 pub enum MethodChoice {
     /// The best of some, chosen by trials.
     Auto,
@@ -123,6 +124,7 @@ impl From<MethodChoice> for String {
 /// The outcome of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Trial {
     /// The method and what of its settings is not as by default, as in `pcp-map (affine front)`.
     pub name: String,
@@ -135,6 +137,7 @@ pub struct Trial {
 /// How a method was chosen.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Choice {
     /// What was tried: first what was tried for a short while, the fewest parameters first, then what was trained to the end.
     pub trials: Vec<Trial>,

@@ -30,6 +30,7 @@ const BASELINE: &str = "baseline.";
 
 /// How the training went.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct TrainingSummary {
     /// Why it ended.
     pub stop: Stop,
@@ -50,6 +51,7 @@ pub struct TrainingSummary {
 
 /// How likely the rows of a fit are under the weights that were kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct TrainingScores {
     /// The rows trained on.
     pub train: ScoredRows,
@@ -59,6 +61,7 @@ pub struct TrainingScores {
 
 /// The scores of some rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ScoredRows {
     /// Rows scored: all, or a random choice of as many as the method can afford.
     pub rows: usize,
@@ -70,6 +73,7 @@ pub struct ScoredRows {
 
 /// A simple method fitted to the same rows: what a model must be better than to be worth its training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Baseline {
     /// The method with its settings.
     pub method: MethodSettings,
@@ -80,6 +84,7 @@ pub struct Baseline {
 /// The header document of a model file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Header {
     /// [`Header::KIND`].
     pub kind: String,

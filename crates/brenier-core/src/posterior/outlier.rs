@@ -39,6 +39,7 @@ const FARTHEST: f64 = 1e100;
 /// for a model file's tensors, and come back by [`set_reference`](Self::set_reference).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct OutlierScore {
     mean: Vec<f64>,
     scale: Vec<f64>,

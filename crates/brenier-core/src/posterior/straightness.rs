@@ -12,6 +12,7 @@ use crate::{Error, Result};
 
 /// What the paths of a flow cost, averaged over draws, in the standardised coordinates of the map.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Straightness {
     /// E ∫½‖∇ₓΦ‖² dt.
     pub transport: f64,
@@ -25,6 +26,7 @@ pub struct Straightness {
 
 /// The difference between draws with n_t and with 2·n_t steps from the same reference points.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct StepError {
     /// n_t.
     pub steps: usize,

@@ -13,6 +13,7 @@ const QUARTILES: f64 = 1.349;
 
 /// A mean with its standard error, and how far it is to be believed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Estimate {
     /// The mean.
     pub mean: f64,
@@ -27,6 +28,7 @@ pub struct Estimate {
 
 /// A single row without which a mean would be another.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Carrier {
     /// Its number, from 0.
     pub row: usize,

@@ -21,6 +21,7 @@ const MEMBER_DRAWS: usize = 1000;
 /// What is likelier to make the model better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Advice {
     /// The training was cut short while the validation loss still fell.
     MoreTraining,
@@ -32,6 +33,7 @@ pub enum Advice {
 
 /// How much better training rows fit than validation rows: validation minus training NLL, standardised nats.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Gap {
     /// Difference of the means. A row that alone carries its mean is left out: [`crate::statistics::Carrier`].
     pub mean: f64,
@@ -46,6 +48,7 @@ pub struct Gap {
 /// Where the figures of a [`Gap`] come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum GapSource {
     /// The rows of the fit, scored with the weights that the model holds.
     SavedModel,
@@ -108,6 +111,7 @@ fn mean(values: &[f64]) -> f64 {
 
 /// What the training history says.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Learning {
     /// Why the training ended.
     pub stop: Stop,
@@ -234,6 +238,7 @@ impl Learning {
 
 /// Another model of the same problem beside the one that was checked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Member {
     /// Its name.
     pub name: String,

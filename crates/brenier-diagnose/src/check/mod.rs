@@ -104,6 +104,7 @@ const DISAGREEMENTS: usize = 200;
 /// A part of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Stage {
     /// Log densities of all held-out rows.
     Densities,
@@ -120,6 +121,7 @@ pub enum Stage {
 /// What a check tells while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum CheckEvent {
     /// A stage begins.
     Started {
@@ -151,6 +153,7 @@ pub struct Against<'a> {
 
 /// What was checked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Subject {
     /// The kind of map.
     pub method: Method,
@@ -178,6 +181,7 @@ pub struct Subject {
 
 /// The rows it was checked with.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Rows {
     /// Rows of the table.
     pub rows: usize,
@@ -191,6 +195,7 @@ pub struct Rows {
 
 /// How many held-out observations lie outside what the model has learned from.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Support {
     /// Observations looked at.
     pub rows: usize,
@@ -204,6 +209,7 @@ pub struct Support {
 
 /// How far the members of an ensemble disagree at the pairs, in nats; see [`Posterior::disagreement`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Disagreement {
     /// Members of the ensemble.
     pub members: usize,
@@ -217,6 +223,7 @@ pub struct Disagreement {
 
 /// All that [`check()`] finds.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct Check {
     /// Version of the program.
     pub brenier_version: &'static str,

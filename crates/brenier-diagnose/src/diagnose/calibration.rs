@@ -132,6 +132,7 @@ pub struct PairDraws {
 /// What a check ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Quantity {
     /// This parameter, from 0: SBC.
     Parameter(usize),
@@ -145,6 +146,7 @@ pub enum Quantity {
 
 /// One check.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct RankCheck {
     /// What was ranked.
     pub quantity: Quantity,
@@ -160,6 +162,7 @@ pub struct RankCheck {
 
 /// All checks of one method.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Calibration {
     /// Pairs.
     pub pairs: usize,

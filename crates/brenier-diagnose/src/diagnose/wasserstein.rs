@@ -34,6 +34,7 @@ impl Default for SlicedSettings {
 
 /// The outcome of [`sliced_wasserstein`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct SlicedWasserstein {
     /// SW_p, in the units of the columns.
     pub distance: f64,

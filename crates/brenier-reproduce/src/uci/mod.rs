@@ -72,6 +72,7 @@ pub struct UciSettings {
 /// An event of a cell that is filled.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum UciEvent {
     /// The cross-validation begins: this many trainings.
     Folds {
@@ -287,7 +288,8 @@ impl UciReproduction {
         let started = Instant::now();
         let model = fit_split(&self.table, train, valid, &settings, Run::silent().stop(stop))?.posterior;
         let seconds = started.elapsed().as_secs_f64();
-        let training = Final { seconds, ..Final::of(&model, trial, repeat) };
+        let mut training = Final::of(&model, trial, repeat);
+        training.seconds = seconds;
         let units = Units::new(&self.set, &self.table, train);
         let score = self.score(&model, &units, &self.split.test, training)?;
         Ok((model, score))

@@ -36,6 +36,7 @@ const PILOT_ENDING: &str = ".pilot";
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum AbcStop {
     /// The tolerance was reached, or there are enough particles.
     Finished,
@@ -49,6 +50,7 @@ pub enum AbcStop {
 
 /// Particles and how they were found.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct AbcOutcome {
     /// The last finished round (of a rejection run: what was accepted); none if there is none.
     pub population: Option<Population>,

@@ -22,6 +22,7 @@ const TITLE: &str = "NPE";
 /// Whose choices are made where nothing is said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Preset {
     /// Ours.
     #[default]

@@ -18,6 +18,7 @@ use crate::{Error, Result};
 /// The kind of transforms that a flow is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum FlowKind {
     /// Rational-quadratic splines: couplings and linear layers, or splines alone for one target column.
     #[default]
