@@ -12,7 +12,7 @@
 
 use brenier_core::{
     Error, Event, EventKind, FitSettings, Fitted, Journal, Observer, Posterior, Prepared, Result, Run,
-    StopToken, kernel, map, train,
+    StopToken, kernel, map, statistics, train,
 };
 use brenier_data as data;
 

@@ -17,7 +17,7 @@ use super::prepared::{Block, SplitRows, splits};
 use super::{FitSettings, Trained, scores};
 use crate::map::method::Problem;
 use crate::map::{Method, MethodSettings};
-use crate::statistics::Estimate;
+use crate::statistics::{Estimate, mean};
 use crate::train::{Schedule, Stop, TrainEvent, TrainSettings};
 use crate::{Error, Journal, Result, Run};
 
@@ -258,7 +258,6 @@ fn trial_settings(Candidate { settings, trial_steps, .. }: &Candidate, in_turn: 
 /// The place of the best of some candidates, the simplest first, by the losses of each at the same rows: the first whose
 /// mean is within one standard error of the least, both taken from the differences row by row.
 fn best(losses: &[Option<Vec<f64>>]) -> Option<usize> {
-    let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
     let known = || losses.iter().enumerate().filter_map(|(place, own)| Some((place, own.as_ref()?)));
     let (_, least) = known().min_by(|a, b| mean(a.1).total_cmp(&mean(b.1)))?;
     let near = |own: &[f64]| {

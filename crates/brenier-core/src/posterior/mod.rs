@@ -36,6 +36,7 @@ pub use summary::Summaries;
 use crate::data::Encoding;
 use crate::map::{Method, SampleSettings, TransportMap};
 use crate::parallel::each;
+use crate::statistics::mean;
 use crate::train::Progress;
 use crate::{Error, Result};
 
@@ -89,8 +90,7 @@ pub struct LogDensities {
 impl LogDensities {
     /// Mean negative log-likelihoods: (user's units, standardised).
     pub fn mean_nll(&self) -> (f64, f64) {
-        let mean = |values: &[f64]| -values.iter().sum::<f64>() / values.len().max(1) as f64;
-        (mean(&self.user), mean(&self.standardised))
+        (-mean(&self.user), -mean(&self.standardised))
     }
 }
 

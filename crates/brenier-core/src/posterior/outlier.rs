@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::kernel::spd::{self, SpdScratch};
 use crate::parallel::results;
+use crate::statistics::column_moments;
 use crate::statistics::random::{shuffled, stream};
 use crate::transform::Rows;
 use crate::{Error, Result};
@@ -308,26 +309,19 @@ fn random_signs(dim: usize, seed: u64) -> Vec<f64> {
 /// Mean and standard deviation of each column over some rows. A constant column gets a scale so small that any
 /// other value there is far out.
 fn moments(rows: &impl Rows, chosen: &[u32], dim: usize) -> Result<(Vec<f64>, Vec<f64>)> {
-    let count = chosen.len() as f64;
     let mut row = vec![0.0; dim];
-    let (mut mean, mut square) = (vec![0.0; dim], vec![0.0; dim]);
     for &index in chosen {
         rows.read(index as usize, &mut row);
         if let Some(place) = row.iter().position(|value| !value.is_finite()) {
             let name = rows.describe(index as usize);
             return Err(Error::Domain(format!("{name}, given column {} is {}", place + 1, row[place])));
         }
-        mean.iter_mut().zip(&row).for_each(|(mean, x)| *mean += x / count);
     }
-    for &index in chosen {
-        rows.read(index as usize, &mut row);
-        for ((square, x), mean) in square.iter_mut().zip(&row).zip(&mean) {
-            *square += (x - mean) * (x - mean) / count;
-        }
-    }
-    let scale = square.iter().zip(&mean).map(|(&square, mean)| {
+    let (mean, variance) =
+        column_moments(chosen.len(), dim, |place, row| rows.read(chosen[place] as usize, row));
+    let scale = variance.iter().zip(&mean).map(|(&variance, mean)| {
         let least = 1e-9 * mean.abs().max(f64::MIN_POSITIVE * 1e12);
-        let scale = square.sqrt().max(least);
+        let scale = variance.sqrt().max(least);
         if scale.is_finite() { scale } else { f64::MAX }
     });
     let scale = scale.collect();

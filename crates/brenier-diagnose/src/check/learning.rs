@@ -8,7 +8,7 @@ use super::{CheckEvent, CheckSettings, Likelihood, Stage, thresholds};
 use crate::diagnose::{C2stSettings, Sample, SlicedSettings, c2st, sliced_wasserstein};
 use crate::map::method::SizeAdvice;
 use crate::map::{Method, SampleSettings};
-use crate::statistics::Estimate;
+use crate::statistics::{Estimate, mean};
 use crate::train::{Progress, Stop};
 use crate::{Error, Posterior, Result, Run, TrainingScores};
 
@@ -103,10 +103,6 @@ impl Gap {
         }
         text
     }
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
 }
 
 /// What the training history says.

@@ -41,6 +41,7 @@ use crate::data::Table;
 use crate::diagnose::Calibration;
 use crate::map::Method;
 use crate::simulate::Simulator;
+use crate::statistics::mean;
 use crate::train::Stop;
 use crate::{Distance, Error, Posterior, Result, Run};
 use pairs::HeldOut;
@@ -350,7 +351,7 @@ fn disagreement(
     Ok(Some(Disagreement {
         members: model.members().len(),
         pairs: found.len(),
-        mean: found.iter().sum::<f64>() / found.len() as f64,
+        mean: mean(&found),
         largest: found.iter().copied().fold(0.0, f64::max),
     }))
 }

@@ -41,7 +41,7 @@ use serde::{Deserialize, Serialize};
 use crate::data::{Split, Table, UciSet};
 use crate::diagnose::{Bandwidth, Mmd, Sample, mmd};
 use crate::map::SampleSettings;
-use crate::statistics::Estimate;
+use crate::statistics::{Estimate, moments};
 use crate::tune::{Final, SearchSpace, TuneOutcome, TuneSettings, search};
 use crate::{Error, EventKind, FitSettings, Journal, Posterior, Result, Run, StopToken, baseline, fit_split};
 use brenier_core::kernel::side_by_side;
@@ -450,14 +450,9 @@ impl Units {
     fn new(set: &UciSet, table: &Table, train: &[u32]) -> Self {
         let all: Vec<u32> = (0..table.rows() as u32).collect();
         let rows = if set.joint { &all } else { train };
-        let count = rows.len() as f64;
-        let moment = |column: usize, of: &dyn Fn(f64) -> f64| {
-            rows.iter().map(|&row| of(table.value(row as usize, column))).sum::<f64>() / count
-        };
-        let mean: Vec<f64> = (0..table.columns()).map(|column| moment(column, &|value| value)).collect();
-        let deviation = (0..table.columns())
-            .map(|column| moment(column, &|value| (value - mean[column]).powi(2)).sqrt())
-            .collect();
+        let columns = 0..table.columns();
+        let (mean, deviation) =
+            columns.map(|column| moments(rows.iter().map(|&row| table.value(row as usize, column)))).unzip();
         Self { mean, deviation, given: table.columns() - set.targets }
     }
 

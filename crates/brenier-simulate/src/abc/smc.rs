@@ -13,6 +13,7 @@ use super::population::{Kernel, Population};
 use super::settings::{AbcMethod, AbcSettings};
 use crate::data::{Table, discard};
 use crate::simulate::{self, Attempt, Outcome, SimulateEvent, SimulateSettings, Simulator, Stream, Streams};
+use crate::statistics::moments;
 use crate::{Error, Result};
 use crate::{Event, Journal, Run, StopToken};
 
@@ -712,13 +713,7 @@ fn keep_nearest(state: &mut State, dim: usize, n: usize, most: usize) {
 
 /// Standard deviation (population) of each column from `first` on.
 fn standard_deviations(table: &Table, first: usize) -> Vec<f64> {
-    let rows = table.rows() as f64;
-    (first..table.columns())
-        .map(|j| {
-            let mean = table.iter().map(|row| row[j]).sum::<f64>() / rows;
-            (table.iter().map(|row| (row[j] - mean).powi(2)).sum::<f64>() / rows).sqrt()
-        })
-        .collect()
+    (first..table.columns()).map(|j| moments(table.iter().map(|row| row[j])).1).collect()
 }
 
 /// Removes the files that the journal of a finished run has left.
