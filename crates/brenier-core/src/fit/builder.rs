@@ -130,12 +130,6 @@ impl<'a> Fit<'a> {
         })
     }
 
-    /// Surrounds the fit: observer, stop token and journal.
-    pub fn surrounded(mut self, run: Run<'a>) -> Self {
-        self.run = run;
-        self
-    }
-
     /// Receives the training's events.
     pub fn observer(mut self, observer: &'a mut dyn Observer) -> Self {
         let stop = self.run.token().clone();
