@@ -12,7 +12,7 @@ pub mod kernel;
 mod parallel;
 mod posterior;
 
-pub mod demo;
+pub mod example;
 pub mod map;
 pub mod statistics;
 pub mod store;

@@ -412,7 +412,7 @@ fn trial_journal(journal: Option<&Journal>, candidate: usize, fold: usize) -> Op
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::demo;
+    use crate::example;
     use crate::fit;
 
     #[test]
@@ -489,7 +489,7 @@ mod tests {
     /// Few rows and steps: what counts is that the best of the trials is taken, told and kept, whatever the threads.
     #[test]
     fn the_best_trial_is_fitted_and_the_choice_is_the_same_for_any_number_of_threads() {
-        let table = demo::simulate(300, 0);
+        let table = example::simulate(300, 0);
         let mut settings = FitSettings {
             target: Some("x1,x2".parse().unwrap()),
             given: Some("y".parse().unwrap()),
@@ -517,7 +517,7 @@ mod tests {
     #[test]
     fn a_fit_that_is_stopped_in_its_trials_ends_with_the_best_of_them() {
         for (rows, maps) in [(300, FOLDS), (2500, 1)] {
-            let table = demo::simulate(rows, 0);
+            let table = example::simulate(rows, 0);
             let settings = FitSettings {
                 target: Some("x1,x2".parse().unwrap()),
                 given: Some("y".parse().unwrap()),

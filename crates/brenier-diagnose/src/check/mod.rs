@@ -12,8 +12,8 @@
 //! use brenier_core::{Fit, Run};
 //!
 //! # fn main() -> brenier_core::Result<()> {
-//! let posterior = Fit::of("x1,x2").given("y").quick().epochs(5).run(&brenier_core::demo::simulate(1000, 0))?;
-//! let held_out = brenier_core::demo::simulate(200, 1);
+//! let posterior = Fit::of("x1,x2").given("y").quick().epochs(5).run(&brenier_core::example::simulate(1000, 0))?;
+//! let held_out = brenier_core::example::simulate(200, 1);
 //! let settings = CheckSettings { draws: Some(100), ..Default::default() };
 //! let found = check(&posterior, &held_out, &settings, Against::default(), Run::silent())?;
 //! println!("{}: {}", found.verdict.trust, found.verdict.headline);
