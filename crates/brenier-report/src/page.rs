@@ -633,7 +633,7 @@ impl<'a> ReportPage<'a> {
             blocks.push(Block::Code(self.commands.join("\n")));
         }
         let text = |value: Option<String>| value.unwrap_or_default().trim().to_owned();
-        blocks.push(Block::Text("Settings of the fit, as brenier fit --config reads them:".to_owned()));
+        blocks.push(Block::Text("Settings of the fit, as a settings file:".to_owned()));
         blocks.push(Block::Code(text(toml::to_string(&self.model.header().settings).ok())));
         blocks.push(Block::Text("Settings of the check:".to_owned()));
         blocks.push(Block::Code(text(toml::to_string(&self.check.settings).ok())));

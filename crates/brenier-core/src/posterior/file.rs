@@ -323,7 +323,7 @@ impl Posterior {
             checked.map_err(|error| wrong(error.to_string()))?;
             if support.dim() != header.given_transform.input_dim() {
                 return Err(wrong(
-                    "the out-of-support score and the given columns do not fit together".into(),
+                    "the out-of-distribution score and the given columns do not fit together".into(),
                 ));
             }
         }

@@ -107,7 +107,7 @@ impl OutlierScore {
         let count = rows.count();
         if dim == 0 || count < FEWEST_ROWS {
             return Err(Error::Shape {
-                what: "rows for the out-of-support score",
+                what: "rows for the out-of-distribution score",
                 expected: format!("at least {FEWEST_ROWS} rows of at least one column"),
                 got: format!("{count} rows of {dim} columns"),
             });
@@ -205,7 +205,8 @@ impl OutlierScore {
     /// Whether all parts fit together, as those of a fitted score do.
     pub fn validate(&self) -> Result<()> {
         let width = self.width();
-        let wrong = |what: &str| Err(Error::Domain(format!("the out-of-support score is damaged: {what}")));
+        let wrong =
+            |what: &str| Err(Error::Domain(format!("the out-of-distribution score is damaged: {what}")));
         if self.mean.is_empty() || self.scale.len() != self.mean.len() {
             return wrong("means and scales do not match");
         }

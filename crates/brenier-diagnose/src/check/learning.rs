@@ -35,7 +35,7 @@ pub enum Advice {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Gap {
-    /// Difference of the means. A row that alone carries its mean is left out: [`crate::statistics::Carrier`].
+    /// Difference of the means. A row that alone dominates its mean is left out: [`crate::statistics::Carrier`].
     pub mean: f64,
     /// Difference of the medians; none for [`GapSource::LastSteps`].
     pub median: Option<f64>,
@@ -84,7 +84,7 @@ impl Gap {
         })
     }
 
-    /// What stands behind the figure, in words.
+    /// What the figure is based on, in words.
     fn basis(&self, noise: f64) -> String {
         let mut text = format!("chance: ±{noise:.3}");
         if let Some(median) = self.median {
@@ -92,8 +92,8 @@ impl Gap {
         }
         match self.left_out {
             0 => {}
-            1 => text.push_str("; one row that alone would carry its mean is left out"),
-            _ => text.push_str("; two rows that alone would carry their means are left out"),
+            1 => text.push_str("; one row that alone would dominate its mean is left out"),
+            _ => text.push_str("; two rows that alone would dominate their means are left out"),
         }
         if self.source == GapSource::LastSteps {
             text.push_str(

@@ -102,7 +102,7 @@ pub enum Topic {
     Calibration,
     /// Map certificates.
     Map,
-    /// Out-of-support rows.
+    /// Out-of-distribution rows.
     Support,
     /// Posterior predictive checks.
     Predictive,

@@ -240,7 +240,7 @@ impl UciReproduction {
 
     /// Runs what the folder does not hold yet, and scores every fully trained model.
     ///
-    /// Journal, checkpoints and models are kept in `folder`; what it holds of the same run is taken up.
+    /// Journal, checkpoints and models are kept in `folder`; what it holds of the same run is continued.
     pub fn run(&self, folder: &Path, mut run: Run<'_>) -> Result<(UciResult, TuneOutcome)> {
         // No test rows: they must not even be within reach of the search.
         let split = Split { test: Vec::new(), ..self.split.clone() };

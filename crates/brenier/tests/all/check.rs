@@ -423,7 +423,7 @@ fn a_row_that_carries_the_mean_is_named_and_changes_no_verdict() {
         "{own:?}"
     );
     let note =
-        found.verdict.findings.iter().find(|f| f.text.contains("carries the mean held-out NLL")).unwrap();
+        found.verdict.findings.iter().find(|f| f.text.contains("dominates the mean held-out NLL")).unwrap();
     assert!(note.severity == Severity::Note && note.text.contains("row 6 as read"), "{note:?}");
     assert!(!found.verdict.findings.iter().any(|f| f.text.contains("another distribution")));
     let html = ReportPage::new("Odd", &model, &found).to_html().unwrap();

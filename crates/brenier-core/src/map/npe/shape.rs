@@ -51,7 +51,7 @@ pub struct NpeShape {
     pub embedding: Vec<usize>,
     /// What its hidden layers end in.
     pub embedding_activation: Activation,
-    /// What stands before the first transform.
+    /// The layer before the first transform.
     pub front: Front,
     /// Width of the networks of an autoregressive front.
     #[serde(default)]

@@ -36,7 +36,7 @@ pub enum Convexity {
     Augmented,
 }
 
-/// What stands before the potential, or before the transforms of a flow.
+/// The layer before the potential, or before the transforms of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -75,7 +75,7 @@ pub struct PcpShape {
     /// Whether contexts of y gate the layers; fully convex networks have neither y nor contexts.
     #[serde(default)]
     pub convexity: Convexity,
-    /// What stands before the potential; nothing in a fully convex network.
+    /// The layer before the potential; none in a fully convex network.
     #[serde(default)]
     pub front: Front,
 }
