@@ -30,7 +30,7 @@ pub mod layer {
 pub use fit::{Choice, Fit, FitSettings, Fitted, MethodChoice, Prepared, Trial, fit, fit_split};
 pub use kernel::Real;
 pub use posterior::{
-    At, Baseline, Distance, Draws, Header, JointDraws, JointLogDensities, LogDensities, Member, Mode,
-    ModeSettings, Observed, OutlierScore, Posterior, ScoredRows, StepError, Straightness, Summaries,
+    At, Baseline, Distance, Draws, JointDraws, JointLogDensities, LogDensities, Member, Mode, ModeSettings,
+    ModelInfo, Observed, OutlierScore, Posterior, ScoredRows, StepError, Straightness, Summaries,
     TrainingScores, TrainingSummary, Units,
 };

@@ -37,10 +37,10 @@ pub use brenier_simulate::{abc, simulate};
 pub use brenier_tune as tune;
 
 pub use brenier_core::{
-    At, Baseline, Choice, Distance, Draws, Fit, FitSettings, Fitted, Header, JointDraws, JointLogDensities,
-    LogDensities, Member, MethodChoice, Mode, ModeSettings, Observed, OutlierScore, Posterior, Prepared,
-    Real, ScoredRows, StepError, Straightness, Summaries, TrainingScores, TrainingSummary, Trial, Units, fit,
-    fit_split,
+    At, Baseline, Choice, Distance, Draws, Fit, FitSettings, Fitted, JointDraws, JointLogDensities,
+    LogDensities, Member, MethodChoice, Mode, ModeSettings, ModelInfo, Observed, OutlierScore, Posterior,
+    Prepared, Real, ScoredRows, StepError, Straightness, Summaries, TrainingScores, TrainingSummary, Trial,
+    Units, fit, fit_split,
 };
 pub use brenier_data::{Error, Event, EventKind, Journal, Observer, Result, Run, Silent, StopToken, Table};
 

@@ -85,8 +85,8 @@ pub struct Baseline {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
-pub struct Header {
-    /// [`Header::KIND`].
+pub struct ModelInfo {
+    /// [`ModelInfo::KIND`].
     pub kind: String,
     /// Version of the program that wrote the file.
     pub brenier_version: String,
@@ -125,10 +125,10 @@ pub struct Header {
     pub choice: Option<Choice>,
     /// The same of the map of the given columns alone, in a joint model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub marginal: Option<Box<Header>>,
+    pub marginal: Option<Box<ModelInfo>>,
 }
 
-impl Header {
+impl ModelInfo {
     /// The value of `kind` in a model file.
     pub const KIND: &str = "posterior map";
 
@@ -266,7 +266,7 @@ impl Posterior {
     }
 
     fn from_document(path: &Path, document: Value, tensors: &[Tensor]) -> Result<Self> {
-        let mut header = Header::read(path, document)?;
+        let mut header = ModelInfo::read(path, document)?;
         let marginal = header.marginal.take();
         let mut model = Self::assemble(path, header, tensors, "")?;
         if let Some(marginal) = marginal {
@@ -281,7 +281,7 @@ impl Posterior {
     }
 
     /// A model from its header and the tensors whose names begin with `prefix`.
-    fn assemble(path: &Path, mut header: Header, tensors: &[Tensor], prefix: &str) -> Result<Self> {
+    fn assemble(path: &Path, mut header: ModelInfo, tensors: &[Tensor], prefix: &str) -> Result<Self> {
         let wrong = |problem: String| Error::model(path, problem);
         let take = |name: &str, shape: &[usize]| -> Result<&TensorValues> {
             let tensor = tensors.iter().find(|tensor| tensor.name.strip_prefix(prefix) == Some(name));
