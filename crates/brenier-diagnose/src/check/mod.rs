@@ -183,7 +183,7 @@ pub struct Subject {
 /// The rows it was checked with.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Rows {
+pub struct HeldOutRows {
     /// Rows of the table.
     pub rows: usize,
     /// Pairs that calibration looked at.
@@ -233,7 +233,7 @@ pub struct Check {
     /// The model.
     pub subject: Subject,
     /// The held-out rows.
-    pub held_out: Rows,
+    pub held_out: HeldOutRows,
     /// The settings used.
     pub settings: CheckSettings,
     /// Log densities of the held-out rows.
@@ -312,7 +312,7 @@ pub fn check(
         data_sha256: header.data_sha256.clone(),
         brenier_version: header.brenier_version.clone(),
     };
-    let rows = Rows {
+    let rows = HeldOutRows {
         rows: held_out.rows,
         pairs: chosen.count,
         trained_on: [&held_out.sha256, &held_out.sha256_in_order].contains(&&header.data_sha256),
