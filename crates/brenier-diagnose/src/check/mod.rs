@@ -2,7 +2,7 @@
 //!
 //! [`check()`] takes a model and a table of pairs (x, y) that it was not fitted to, and asks in turn: how likely are
 //! the pairs ([`Likelihood`]); are the posteriors calibrated ([`crate::diagnose::calibrate`]); is the map what it
-//! claims to be ([`Certificates`]); do the pairs lie where the model has learned ([`Support`]); do simulations from
+//! claims to be ([`Certificates`]); do the pairs lie where the model has learned ([`OutlierCount`]); do simulations from
 //! its draws look like the data ([`Predictive`], with a simulator); would more training or more simulations help
 //! ([`Learning`]); and do other fits agree ([`Member`]). [`Verdict`] turns the figures into words by thresholds that
 //! stand in `docs/diagnostics.md`.
@@ -197,7 +197,7 @@ pub struct HeldOutRows {
 /// How many held-out observations lie outside what the model has learned from.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Support {
+pub struct OutlierCount {
     /// Observations looked at.
     pub rows: usize,
     /// Those beyond [`Distance::EXTREME`] of the training distribution.
@@ -245,7 +245,7 @@ pub struct Check {
     /// What the map is certified to do.
     pub certificates: Certificates,
     /// Whether the rows lie where the model has learned; none where it cannot tell.
-    pub support: Option<Support>,
+    pub support: Option<OutlierCount>,
     /// Posterior predictive checks, with a simulator.
     pub predictive: Option<Predictive>,
     /// How far the members of an ensemble disagree; none for a single map.
@@ -356,7 +356,7 @@ fn disagreement(
     }))
 }
 
-fn support(model: &Posterior, chosen: &pairs::Chosen) -> Result<Option<Support>> {
+fn support(model: &Posterior, chosen: &pairs::Chosen) -> Result<Option<OutlierCount>> {
     if model.given_names().is_empty() {
         return Ok(None);
     }
@@ -367,5 +367,5 @@ fn support(model: &Posterior, chosen: &pairs::Chosen) -> Result<Option<Support>>
     // The first of equals.
     let column = names.rev().max_by_key(|name| votes(name)).filter(|_| !extreme.is_empty()).cloned();
     let expected = 1.0 - Distance::EXTREME;
-    Ok(Some(Support { rows: chosen.count, extreme: extreme.len(), expected, column }))
+    Ok(Some(OutlierCount { rows: chosen.count, extreme: extreme.len(), expected, column }))
 }
