@@ -14,7 +14,7 @@ use crate::Result;
 use crate::kernel::{Real, columns, columns_mut, product};
 use crate::map::batch::{Contexts, sum_into};
 use crate::map::embed::EmbeddingPart;
-use crate::map::{Block, Constraint, Trainable};
+use crate::map::{Constraint, ParameterBlock, Trainable};
 use crate::parallel::each;
 
 /// Entries of a gradient block: small enough to stay in a core's cache with its optimiser state.
@@ -40,7 +40,7 @@ pub struct CotWorkspace<T> {
     tracks: Mutex<Vec<Track<T>>>,
     /// Stages of a track: all of a trajectory's, or 0 to evaluate them again in the reverse pass.
     kept: usize,
-    blocks: Vec<Block>,
+    blocks: Vec<ParameterBlock>,
     parts: Vec<Part>,
 }
 
@@ -85,11 +85,11 @@ fn put_back<R>(pool: &Mutex<Vec<R>>, item: R) {
 }
 
 impl<T: Real> CotMap<T> {
-    fn parts(&self) -> (Vec<Block>, Vec<Part>) {
+    fn parts(&self) -> (Vec<ParameterBlock>, Vec<Part>) {
         let (n, m, w) = (self.layout.shape.target, self.layout.features, self.layout.shape.width);
         let (mut blocks, mut parts) = (Vec::new(), Vec::new());
         let mut push = |range: Range<usize>, part: Part, constraint: Constraint, decays: bool| {
-            blocks.push(Block { range, rate: 1.0, constraint, decays });
+            blocks.push(ParameterBlock { range, rate: 1.0, constraint, decays });
             parts.push(part);
         };
         let start = self.layout.weights[0].start;
@@ -246,7 +246,7 @@ impl<T: Real> Trainable<T> for CotMap<T> {
         self.settings.evaluation_steps as f64 / (3 * self.settings.time_steps) as f64
     }
 
-    fn blocks<'a>(&self, workspace: &'a CotWorkspace<T>) -> &'a [Block] {
+    fn blocks<'a>(&self, workspace: &'a CotWorkspace<T>) -> &'a [ParameterBlock] {
         &workspace.blocks
     }
 

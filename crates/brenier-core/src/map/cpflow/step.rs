@@ -10,7 +10,7 @@ use super::{CpFlowMap, LogDet, Shard};
 use crate::Result;
 use crate::kernel::{Real, columns, columns_mut, product, vectorised};
 use crate::map::batch::{Contexts, sum_into};
-use crate::map::{Block, Constraint, Trainable};
+use crate::map::{Constraint, ParameterBlock, Trainable};
 use crate::parallel::each;
 
 /// Entries of a gradient block: small enough to stay in a core's cache with its optimiser state.
@@ -32,7 +32,7 @@ pub struct CpFlowWorkspace<T> {
     /// Their adjoints.
     adjoints: Vec<T>,
     shards: Vec<Shard<T>>,
-    blocks: Vec<Block>,
+    blocks: Vec<ParameterBlock>,
     parts: Vec<Part>,
 }
 
@@ -83,12 +83,12 @@ fn shard_rows(batch: usize) -> usize {
 }
 
 impl<T: Real> CpFlowMap<T> {
-    fn parts_of_gradient(&self) -> (Vec<Block>, Vec<Part>) {
+    fn parts_of_gradient(&self) -> (Vec<ParameterBlock>, Vec<Part>) {
         let (layout, h, m) = (&self.layout, self.layout.shape.width, self.layout.shape.given);
         let (mut blocks, mut parts) = (Vec::new(), Vec::new());
         let mut push = |range: Range<usize>, part: Part, decays: bool| {
             if !range.is_empty() {
-                blocks.push(Block { range, rate: 1.0, constraint: Constraint::Free, decays });
+                blocks.push(ParameterBlock { range, rate: 1.0, constraint: Constraint::Free, decays });
                 parts.push(part);
             }
         };
@@ -239,7 +239,7 @@ impl<T: Real> Trainable<T> for CpFlowMap<T> {
         self.run(workspace, false)
     }
 
-    fn blocks<'a>(&self, workspace: &'a CpFlowWorkspace<T>) -> &'a [Block] {
+    fn blocks<'a>(&self, workspace: &'a CpFlowWorkspace<T>) -> &'a [ParameterBlock] {
         &workspace.blocks
     }
 

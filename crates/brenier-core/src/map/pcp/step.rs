@@ -9,7 +9,7 @@ use super::{Initialisation, PcpMap};
 use crate::Result;
 use crate::kernel::{Real, columns, columns_mut, product, vectorised};
 use crate::map::batch::{Contexts, sum_into};
-use crate::map::{Block, Constraint, HALF_LOG_TWO_PI, Trainable};
+use crate::map::{Constraint, HALF_LOG_TWO_PI, ParameterBlock, Trainable};
 use crate::parallel::each;
 
 /// Entries of a gradient block: small enough to stay in a core's cache with its optimiser state.
@@ -30,7 +30,7 @@ pub struct PcpWorkspace<T> {
     /// Their adjoints.
     adjoints: Vec<T>,
     shards: Vec<Shard<T>>,
-    blocks: Vec<Block>,
+    blocks: Vec<ParameterBlock>,
     parts: Vec<Part>,
 }
 
@@ -67,7 +67,7 @@ impl<T: Real> Shard<T> {
 }
 
 impl<T: Real> PcpMap<T> {
-    fn parts(&self) -> (Vec<Block>, Vec<Part>) {
+    fn parts(&self) -> (Vec<ParameterBlock>, Vec<Part>) {
         let (depth, full) = (self.layout.shape.depth, self.layout.shape.is_full());
         let (mut blocks, mut parts) = (Vec::new(), Vec::new());
         let scale = 1.0 / self.layout.shape.feature_width as f64;
@@ -79,7 +79,7 @@ impl<T: Real> PcpMap<T> {
             };
             let rate = if scaled && self.initialisation == Initialisation::Authors { scale } else { 1.0 };
             if !range.is_empty() {
-                blocks.push(Block { range, rate, constraint, decays });
+                blocks.push(ParameterBlock { range, rate, constraint, decays });
                 parts.push(part);
             }
         };
@@ -187,7 +187,7 @@ impl<T: Real> Trainable<T> for PcpMap<T> {
         self.run(workspace, false)
     }
 
-    fn blocks<'a>(&self, workspace: &'a PcpWorkspace<T>) -> &'a [Block] {
+    fn blocks<'a>(&self, workspace: &'a PcpWorkspace<T>) -> &'a [ParameterBlock] {
         &workspace.blocks
     }
 
