@@ -8,7 +8,7 @@ use brenier::check::{
 use brenier::data::{Pick, Selection, Table};
 use brenier::map::pcp::PcpSettings;
 use brenier::map::{Method, SampleSettings};
-use brenier::report::{Block, ObservationView, Picture, ReportPage, Section};
+use brenier::report::{ObservationView, Picture, Piece, ReportPage, Section};
 use brenier::simulate::{
     Attempt, LinearGaussian, Outcome, Prior, SimulateSettings, Simulator, Stream, TwoMoons, run,
 };
@@ -308,8 +308,8 @@ fn the_page_escapes_names_and_gives_every_picture_words() {
     let own = Section {
         title: "My <section>".to_owned(),
         blocks: vec![
-            Block::Text("<i>text</i>".to_owned()),
-            Block::Picture(Picture {
+            Piece::Text("<i>text</i>".to_owned()),
+            Piece::Picture(Picture {
                 svg: "<svg width=\"10\" height=\"10\" viewBox=\"0 0 10 10\"></svg>".to_owned(),
                 title: "<svg onload=1>".to_owned(),
                 caption: "a caption".to_owned(),
