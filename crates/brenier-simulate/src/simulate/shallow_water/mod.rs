@@ -23,7 +23,7 @@ use std::sync::Arc;
 use rand::RngExt;
 use rand_distr::StandardNormal;
 
-use super::{Attempt, ModelOptions, Prior, Simulator, Stream};
+use super::{Attempt, Prior, Simulator, SimulatorOptions, Stream};
 use crate::{Error, Result};
 pub use kernel::Solver;
 use kernel::{AMPLITUDES, CELLS, Field, HOURS};
@@ -77,7 +77,7 @@ impl ShallowWater {
     }
 
     /// The model with the outputs and the noise that `options` ask for.
-    pub fn with_options(options: &ModelOptions) -> Result<Self> {
+    pub fn with_options(options: &SimulatorOptions) -> Result<Self> {
         let observable = match (options.outputs.as_deref(), &options.projection) {
             (Some("projected"), Some(path)) => Observable::Projected(Arc::new(Projection::read(path)?)),
             (Some("projected"), None) => {
