@@ -235,7 +235,7 @@ impl Learning {
 /// Another model of the same problem beside the one that was checked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Member {
+pub struct OtherFit {
     /// Its name.
     pub name: String,
     /// Its seed.
@@ -277,7 +277,7 @@ pub(super) fn compare_members(
     scored: &RowScores,
     settings: &CheckSettings,
     run: &mut Run<'_>,
-) -> Result<Vec<Member>> {
+) -> Result<Vec<OtherFit>> {
     if others.is_empty() {
         return Ok(Vec::new());
     }
@@ -324,7 +324,7 @@ pub(super) fn compare_members(
                 accuracy += c2st(&own, &theirs, &judge)?.accuracy;
             }
         }
-        members.push(Member {
+        members.push(OtherFit {
             name: name.clone(),
             seed: other.header().seed,
             nll_difference: Estimate::of(&differences),

@@ -4,7 +4,7 @@
 //! the pairs ([`Likelihood`]); are the posteriors calibrated ([`crate::diagnose::calibrate`]); is the map what it
 //! claims to be ([`Certificates`]); do the pairs lie where the model has learned ([`OutlierCount`]); do simulations from
 //! its draws look like the data ([`Predictive`], with a simulator); would more training or more simulations help
-//! ([`Learning`]); and do other fits agree ([`Member`]). [`Verdict`] turns the figures into words by thresholds that
+//! ([`Learning`]); and do other fits agree ([`OtherFit`]). [`Verdict`] turns the figures into words by thresholds that
 //! stand in `docs/diagnostics.md`.
 //!
 //! ```
@@ -32,7 +32,7 @@ use crate::EventKind;
 use serde::{Deserialize, Serialize};
 
 pub use certificates::{Certificates, Inversions, Normalisation, Paths, RoundTrip};
-pub use learning::{Advice, Gap, GapSource, Learning, Member};
+pub use learning::{Advice, Gap, GapSource, Learning, OtherFit};
 pub use likelihood::{Likelihood, Scored};
 pub use predictive::{Predictive, PredictiveOutput, PredictiveRow};
 pub use verdict::{Finding, Severity, Topic, Trust, Verdict, quantity_name, thresholds};
@@ -253,7 +253,7 @@ pub struct Check {
     /// What the training history says.
     pub learning: Learning,
     /// How other models compare.
-    pub members: Vec<Member>,
+    pub members: Vec<OtherFit>,
 }
 
 /// Checks `model` on the rows of `table`, which holds its target and given columns (others are ignored).
