@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use brenier::data::{
-    Choice, Format, Missing, Output, ReadOptions, Selection, Table, read, read_categories, resolve_pair,
-    write,
+    ColumnChoice, Format, Missing, Output, ReadOptions, Selection, Table, read, read_categories,
+    resolve_pair, write,
 };
 use brenier::map::SampleSettings;
 use brenier::simulate::{Prior, Streams, protocol};
@@ -108,7 +108,10 @@ pub fn arrow(bytes: &[u8]) {
                         true => vec![which % names.len()],
                         false => (0..names.len()).collect(),
                     };
-                    Ok(Choice { categorical: if categories { columns.clone() } else { Vec::new() }, columns })
+                    Ok(ColumnChoice {
+                        categorical: if categories { columns.clone() } else { Vec::new() },
+                        columns,
+                    })
                 });
                 if let Ok(result) = result {
                     assert_eq!(result.levels.iter().all(Option::is_some), categories);

@@ -232,7 +232,7 @@ impl PySimulator {
     #[staticmethod]
     fn built_in(name: &str) -> PyResult<Self> {
         let simulator = built_in(name).ok_or_else(|| {
-            let known = brenier::simulate::MODELS.join(", ");
+            let known = brenier::simulate::SIMULATORS.join(", ");
             exception("SettingError", format!("there is no built-in model \"{name}\": choose from {known}"))
         })?;
         Ok(Self { simulator: Arc::from(simulator), raised: Raised::default() })

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use brenier::data::{
-    self, Choice, Content, Encoding, Missing, Output, Pick, Read, ReadOptions, Selection, Split, Table,
+    self, ColumnChoice, Content, Encoding, Missing, Output, Pick, Read, ReadOptions, Selection, Split, Table,
 };
 use brenier::train::TrainEvent;
 use brenier::{Error, FitSettings, Posterior, Result, Run};
@@ -134,7 +134,7 @@ impl Source {
     fn read(
         &self,
         missing: Missing,
-        choose: impl FnOnce(&[String]) -> Result<Choice>,
+        choose: impl FnOnce(&[String]) -> Result<ColumnChoice>,
     ) -> Result<(PathBuf, Read)> {
         let options = ReadOptions { missing, ..ReadOptions::default() };
         match self {
@@ -177,7 +177,7 @@ impl Source {
             }
             let name = |columns: &[usize]| columns.iter().map(|&c| names[c].clone()).collect::<Vec<_>>();
             selected = Some((settings.named(names)?, target.len(), name(&categorical)));
-            Ok(Choice { columns: [target, given].concat(), categorical })
+            Ok(ColumnChoice { columns: [target, given].concat(), categorical })
         })?;
         for text in read.notices(&path) {
             run.tell(TrainEvent::Warning { text })?;
@@ -199,7 +199,7 @@ impl Source {
         let raw = encoding.raw_names(names);
         let (path, read) = self.read(missing, |have| {
             let place = |name: &str| have.iter().position(|own| own == name);
-            let mut choice = Choice::default();
+            let mut choice = ColumnChoice::default();
             for name in &raw {
                 let category = encoding.column(name);
                 let encoded = || {

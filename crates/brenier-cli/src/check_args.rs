@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use brenier::check::CheckSettings;
 use brenier::data::Selection;
-use brenier::simulate::MODELS;
+use brenier::simulate::SIMULATORS;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
@@ -106,7 +106,7 @@ pub(crate) struct SimulatorArguments {
     #[arg(
         long,
         value_name = "NAME",
-        value_parser = PossibleValuesParser::new(MODELS),
+        value_parser = PossibleValuesParser::new(SIMULATORS),
         conflicts_with = "command",
         help_heading = "Posterior predictive checks",
     )]

@@ -40,6 +40,7 @@ impl MethodFlags {
                     settings.method = method.defaults();
                 }
             }
+            Some(other) => return Err(Error::setting("method", format!("{other} is not known here"))),
         }
         if settings.auto
             && let Some((name, _)) = self.0.iter().next()

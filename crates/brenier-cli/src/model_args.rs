@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use brenier::abc::{AbcMethod, AbcSettings};
-use brenier::simulate::{MODELS, ModelOptions, Shard};
+use brenier::simulate::{SIMULATORS, Shard, SimulatorOptions};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
@@ -77,7 +77,7 @@ listed in TABLE.failed.csv, with their parameters and the reason. See docs/simul
 #[derive(Args)]
 pub(crate) struct ModelArguments {
     /// Built-in model
-    #[arg(value_parser = PossibleValuesParser::new(MODELS), conflicts_with = "command")]
+    #[arg(value_parser = PossibleValuesParser::new(SIMULATORS), conflicts_with = "command")]
     pub(crate) model: Option<String>,
     /// Program to simulate with, and its arguments
     #[arg(long, value_name = "COMMAND", requires = "prior", help_heading = "Your own program")]
@@ -141,8 +141,8 @@ pub(crate) struct SimulateArguments {
 
 impl SimulateArguments {
     /// What the flags ask of a built-in model.
-    pub(crate) fn options(&self) -> ModelOptions {
-        ModelOptions {
+    pub(crate) fn options(&self) -> SimulatorOptions {
+        SimulatorOptions {
             outputs: self.outputs.clone(),
             projection: self.projection.clone(),
             noise_free: self.noise_free,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use brenier::StopToken;
 use brenier::simulate::{
-    ModelOptions, Prior, PriorBlock, Program, ProgramControl, ProgramSettings, Simulator, built_in,
+    Prior, PriorBlock, Program, ProgramControl, ProgramSettings, Simulator, SimulatorOptions, built_in,
     built_in_with,
 };
 
@@ -24,13 +24,13 @@ pub(crate) enum Model {
 impl Model {
     /// What the flags name; a program is started.
     pub(crate) fn start(flags: &ModelArguments, stop: &StopToken) -> Result<Self, Failure> {
-        Self::start_with(flags, &ModelOptions::default(), stop)
+        Self::start_with(flags, &SimulatorOptions::default(), stop)
     }
 
     /// The same with options of a built-in model.
     pub(crate) fn start_with(
         flags: &ModelArguments,
-        options: &ModelOptions,
+        options: &SimulatorOptions,
         stop: &StopToken,
     ) -> Result<Self, Failure> {
         if let (Some(command), Some(prior)) = (&flags.command, &flags.prior) {

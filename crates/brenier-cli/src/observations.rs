@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use brenier::data::{self, Choice, Encoding, Format, Pick, ReadOptions, Selection, Table, short_name};
+use brenier::data::{self, ColumnChoice, Encoding, Format, Pick, ReadOptions, Selection, Table, short_name};
 use brenier::{Distance, Error, Posterior};
 
 use crate::args::ObservationArguments;
@@ -194,7 +194,7 @@ pub(crate) fn columns(
     let raw = encoding.raw_names(names);
     let read = data::read_categories(path, options, |have| {
         let place = |name: &String| have.iter().position(|own| own == name);
-        let mut choice = Choice::default();
+        let mut choice = ColumnChoice::default();
         for (position, name) in raw.iter().enumerate() {
             let category = encoding.column(name);
             // Draws of a model hold categories as its own columns of numbers.
@@ -209,7 +209,7 @@ pub(crate) fn columns(
                 in_order = true;
                 let category = |&place: &usize| encoding.column(&raw[place]).is_some();
                 let columns: Vec<usize> = (0..raw.len()).collect();
-                return Ok(Choice {
+                return Ok(ColumnChoice {
                     categorical: columns.iter().copied().filter(category).collect(),
                     columns,
                 });

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use brenier::data::Selection;
 use brenier::report::DOTS_PER_INCH;
-use brenier::simulate::MODELS;
+use brenier::simulate::SIMULATORS;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 
@@ -150,7 +150,7 @@ pub(crate) struct PredictiveArguments {
         value_name = "NAME",
         requires = "posterior",
         conflicts_with = "command",
-        value_parser = PossibleValuesParser::new(MODELS),
+        value_parser = PossibleValuesParser::new(SIMULATORS),
         help_heading = "Simulation"
     )]
     pub(crate) simulator: Option<String>,

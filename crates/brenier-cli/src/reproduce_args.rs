@@ -26,7 +26,7 @@ Examples:
 pub(crate) const SBIBM_HELP: &str = "\
 For every task, number of simulations, method and seed: a fit with the method's default settings, held-out NLL, calibration, and \
 C2ST and MMD of its draws against draws from the exact posterior at observations drawn from the prior predictive. Published \
-C2ST stand beside; they belong to the official observations, which are not used here.
+C2ST are shown beside them; they belong to the official observations, which are not used here.
 
 Examples:
   brenier reproduce sbibm --out sbibm
@@ -38,7 +38,7 @@ sizes, methods and the number of seeds may be others then.";
 
 pub(crate) const UCI_HELP: &str = "\
 For every data set and method: pilots on settings drawn at random, the best trained to the end with several seeds, and \
-each of these models scored once on the test rows of the published split. NLL and MMD stand beside the published \
+each of these models scored once on the test rows of the published split. NLL and MMD are shown beside the published \
 figures, in the published (standardised) units. Validation rows alone decide. Any method may be named, with settings that \
 the search leaves alone; of atm, which has nothing to search, ten folds are run, as published.
 

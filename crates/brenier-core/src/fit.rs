@@ -25,7 +25,7 @@ pub use settings::FitSettings;
 use crate::data::{Encoding, Table, discard};
 use crate::map::method::{Problem, Training};
 use crate::map::{BASELINE, TransportMap};
-use crate::posterior::{Baseline, Header, Member, Mixture, Posterior, TrainingSummary};
+use crate::posterior::{Baseline, Member, Mixture, ModelInfo, Posterior, TrainingSummary};
 use crate::train::{Outcome, Progress, Stop, TrainEvent, TrainSettings};
 use crate::{Error, Result, Run};
 
@@ -34,6 +34,7 @@ const WIDE: usize = 1000;
 const ROWS_PER_COLUMN: usize = 8;
 
 /// A trained posterior and what a user should know about the table.
+#[non_exhaustive]
 pub struct Fitted {
     /// The model.
     pub posterior: Posterior,
@@ -209,8 +210,8 @@ impl Block {
         }
         let baseline = self.baseline(&splits[0], settings)?;
         let mixture = Mixture::new(maps, members.iter().map(|member| member.weight).collect());
-        let header = Header {
-            kind: Header::KIND.into(),
+        let header = ModelInfo {
+            kind: ModelInfo::KIND.into(),
             brenier_version: env!("CARGO_PKG_VERSION").into(),
             settings: settings.timeless(),
             target_names: self.target_names.clone(),

@@ -12,7 +12,7 @@ pub mod kernel;
 mod parallel;
 mod posterior;
 
-pub mod demo;
+pub mod example;
 pub mod map;
 pub mod statistics;
 pub mod store;
@@ -30,7 +30,7 @@ pub mod layer {
 pub use fit::{Choice, Fit, FitSettings, Fitted, MethodChoice, Prepared, Trial, fit, fit_split};
 pub use kernel::Real;
 pub use posterior::{
-    At, Baseline, Distance, Draws, Header, JointDraws, JointLogDensities, LogDensities, Member, Mode,
-    ModeSettings, Observed, OutlierScore, Posterior, ScoredRows, StepError, Straightness, Summaries,
+    At, Baseline, Distance, Draws, JointDraws, JointLogDensities, LogDensities, Member, Mode, ModeSettings,
+    ModelInfo, Observed, OutlierScore, Posterior, ScoredRows, StepError, Straightness, Summaries,
     TrainingScores, TrainingSummary, Units,
 };

@@ -7,7 +7,7 @@ use ::csv::ByteRecord;
 
 use super::cell::{Cell, Dialect};
 use super::encode::Read;
-use super::format::{Choice, Decimal, Missing, ReadOptions};
+use super::format::{ColumnChoice, Decimal, Missing, ReadOptions};
 use super::lines::{Delimiter, LONGEST_LINE, Records};
 use super::rows::{NOT_A_NUMBER, Rows};
 use super::source::read_error;
@@ -28,7 +28,7 @@ pub(super) fn read(
     size: Option<u64>,
     tabs: bool,
     options: &ReadOptions,
-    choose: impl FnOnce(&[String]) -> Result<Choice>,
+    choose: impl FnOnce(&[String]) -> Result<ColumnChoice>,
 ) -> Result<Read> {
     let failed = |source| read_error(path, source);
     let dialect = Dialect::new(options);

@@ -251,15 +251,17 @@ impl Encoding {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::{Choice, Missing, ReadOptions, read_categories};
+    use crate::{ColumnChoice, Missing, ReadOptions, read_categories};
 
     fn parse(text: &str) -> Read {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.csv");
         std::fs::write(&path, text).unwrap();
         let options = ReadOptions { missing: Missing::DropRows, ..Default::default() };
-        read_categories(&path, &options, |_| Ok(Choice { columns: vec![2, 0, 1], categorical: vec![0] }))
-            .unwrap()
+        read_categories(&path, &options, |_| {
+            Ok(ColumnChoice { columns: vec![2, 0, 1], categorical: vec![0] })
+        })
+        .unwrap()
     }
 
     #[test]

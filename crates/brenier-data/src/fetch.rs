@@ -38,6 +38,7 @@ impl Default for FetchSettings {
 /// What happens during a download.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum FetchEvent {
     /// The server answers; `total` bytes are expected, `have` of them are there from an earlier attempt.
     Started {
@@ -64,6 +65,7 @@ impl EventKind for FetchEvent {}
 
 /// What came of a download.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fetched {
     /// The table was there already.
     Present,

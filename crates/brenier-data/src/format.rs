@@ -115,6 +115,7 @@ impl FromStr for Format {
 
 /// What to do with a row that has an empty, null, NaN or infinite cell in a chosen column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Missing {
     /// Stop with an error naming the first such cell.
     #[default]
@@ -173,7 +174,7 @@ impl ReadOptions {
 
 /// The columns of a table to read, by their positions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Choice {
+pub struct ColumnChoice {
     /// All columns to read, in the order wanted.
     pub columns: Vec<usize>,
     /// Those of them whose texts are categories.
@@ -181,7 +182,7 @@ pub struct Choice {
 }
 
 /// Columns of numbers.
-impl From<Vec<usize>> for Choice {
+impl From<Vec<usize>> for ColumnChoice {
     fn from(columns: Vec<usize>) -> Self {
         Self { columns, categorical: Vec::new() }
     }
@@ -204,7 +205,7 @@ pub fn read(
 pub fn read_categories(
     path: &Path,
     options: &ReadOptions,
-    choose: impl FnOnce(&[String]) -> Result<Choice>,
+    choose: impl FnOnce(&[String]) -> Result<ColumnChoice>,
 ) -> Result<Read> {
     let source = Source::open(path, options.format)?;
     let path = &source.path.clone();

@@ -71,7 +71,7 @@ pub use error::{Error, Result};
 #[cfg(feature = "fetch")]
 pub use fetch::{FetchEvent, FetchSettings, Fetched, fetch_uci};
 #[cfg(feature = "files")]
-pub use format::{Choice, Decimal, Format, Missing, Output, ReadOptions, read, read_categories, write};
+pub use format::{ColumnChoice, Decimal, Format, Missing, Output, ReadOptions, read, read_categories, write};
 #[cfg(feature = "files")]
 pub use memory::{Content, take_categories};
 #[cfg(feature = "files")]

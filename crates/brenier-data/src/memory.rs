@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::encode::Read;
-use super::format::{Choice, ReadOptions};
+use super::format::{ColumnChoice, ReadOptions};
 use super::rows::Rows;
 use super::table::Table;
 use crate::{Error, Result};
@@ -27,7 +27,7 @@ pub fn take_categories(
     table: &Table,
     contents: &[Content],
     options: &ReadOptions,
-    choose: impl FnOnce(&[String]) -> Result<Choice>,
+    choose: impl FnOnce(&[String]) -> Result<ColumnChoice>,
 ) -> Result<Read> {
     if contents.len() != table.columns() {
         let problem = format!("{} columns have the contents of {}", table.columns(), contents.len());
@@ -78,7 +78,7 @@ mod tests {
         let take = |columns: Vec<usize>, categorical: Vec<usize>, missing| {
             let options = ReadOptions { missing, ..ReadOptions::default() };
             take_categories(Path::new("the table"), &table, &contents, &options, |_| {
-                Ok(Choice { columns, categorical })
+                Ok(ColumnChoice { columns, categorical })
             })
         };
         let read = take(vec![1, 0, 3], vec![1, 3], Missing::DropRows).unwrap();

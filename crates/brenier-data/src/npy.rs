@@ -9,7 +9,7 @@ use zip::write::{SimpleFileOptions, ZipWriter};
 use zip::{CompressionMethod, DateTime, ZipArchive};
 
 use super::encode::Read;
-use super::format::{Choice, ReadOptions};
+use super::format::{ColumnChoice, ReadOptions};
 use super::rows::{EXACT_INTEGERS, Rows, guarded, half_to_f64, rounded_warning};
 use super::table::Table;
 use crate::{Error, Result};
@@ -289,7 +289,7 @@ pub(super) fn read_npy(
     file: File,
     size: u64,
     options: &ReadOptions,
-    choose: impl FnOnce(&[String]) -> Result<Choice>,
+    choose: impl FnOnce(&[String]) -> Result<ColumnChoice>,
 ) -> Result<Read> {
     let wrong = |why: String| Error::table(path, format!("cannot be read as .npy: {why}"));
     let mut input = BufReader::with_capacity(1 << 18, file);
@@ -333,7 +333,7 @@ pub(super) fn read_npz(
     file: File,
     size: u64,
     options: &ReadOptions,
-    choose: impl FnOnce(&[String]) -> Result<Choice>,
+    choose: impl FnOnce(&[String]) -> Result<ColumnChoice>,
 ) -> Result<Read> {
     let damaged = |error: ZipError| Error::table(path, format!("is not a readable .npz archive ({error})"));
     let input = BufReader::with_capacity(1 << 16, file);

@@ -17,7 +17,7 @@ use ::parquet::file::writer::SerializedFileWriter;
 use ::parquet::schema::types::{ColumnDescriptor, Type};
 
 use super::encode::Read;
-use super::format::{Choice, ReadOptions};
+use super::format::{ColumnChoice, ReadOptions};
 use super::rows::{Clock, EXACT_INTEGERS, NOT_A_NUMBER, Rows, guarded, half_to_f64, rounded_warning};
 use super::table::Table;
 use super::thrift::Inspected;
@@ -29,7 +29,7 @@ pub(super) fn read(
     file: File,
     size: u64,
     options: &ReadOptions,
-    choose: impl FnOnce(&[String]) -> Result<Choice>,
+    choose: impl FnOnce(&[String]) -> Result<ColumnChoice>,
 ) -> Result<Read> {
     let damaged = |error: ParquetError| damaged(path, &error);
     let (reader, header) = guarded(path, || {

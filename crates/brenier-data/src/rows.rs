@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::contain::contain;
 use super::encode::{Levels, MOST_LEVELS, Read, number_text};
-use super::format::{Choice, Missing, ReadOptions};
+use super::format::{ColumnChoice, Missing, ReadOptions};
 use super::table::{Table, name_problem, short_name};
 use crate::{Error, Result};
 
@@ -40,12 +40,12 @@ impl<'a> Rows<'a> {
         path: &'a Path,
         options: &ReadOptions,
         header: &[String],
-        choose: impl FnOnce(&[String]) -> Result<Choice>,
+        choose: impl FnOnce(&[String]) -> Result<ColumnChoice>,
     ) -> Result<(Self, Vec<usize>)> {
         if let Some(problem) = name_problem(header) {
             return Err(Error::table(path, problem));
         }
-        let Choice { columns: chosen, categorical } = choose(header)?;
+        let ColumnChoice { columns: chosen, categorical } = choose(header)?;
         let mut taken = vec![false; header.len()];
         for &column in &chosen {
             match taken.get_mut(column) {

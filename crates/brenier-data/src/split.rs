@@ -21,6 +21,7 @@ pub struct Split {
 /// Which random numbers deal the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum SplitProtocol {
     /// [`Split::random`].
     #[default]

@@ -141,19 +141,6 @@ impl Table {
         hexadecimal(&hasher.finalize())
     }
 
-    /// The columns whose value is the same in every row; none for a table without rows.
-    pub fn constant_columns(&self) -> Vec<usize> {
-        let Some(first) = self.iter().next() else { return Vec::new() };
-        let mut constant: Vec<usize> = (0..self.columns()).collect();
-        for row in self.iter() {
-            if constant.is_empty() {
-                break;
-            }
-            constant.retain(|&j| row[j] == first[j]);
-        }
-        constant
-    }
-
     /// The columns that repeat an earlier one, as pairs (earliest, repeat) in order of the repeat.
     ///
     /// One pass: columns that agreed in all rows so far form groups, each row splits the groups in which it
@@ -278,13 +265,6 @@ mod tests {
         (0..1500).for_each(|i| bytes.extend(f64::from(i).to_le_bytes()));
         let expected: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(table(&["x"], &(0..1500).map(f64::from).collect::<Vec<_>>()).hash(), expected);
-    }
-
-    #[test]
-    fn finds_constant_columns() {
-        assert_eq!(table(&["a", "b", "c"], &[1.0, 2.0, 3.0, 1.0, 5.0, 3.0]).constant_columns(), [0, 2]);
-        assert!(table(&["a"], &[]).constant_columns().is_empty());
-        assert_eq!(table(&["a"], &[7.0]).constant_columns(), [0]);
     }
 
     #[test]

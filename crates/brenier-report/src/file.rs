@@ -7,6 +7,7 @@ use crate::{Error, Result};
 
 /// The format of a picture file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PictureFormat {
     /// Lines and text that can be searched, edited and scaled.
     Svg,

@@ -46,7 +46,8 @@ pub struct TextTable {
 
 /// A piece of a section.
 #[derive(Clone, Debug)]
-pub enum Block {
+#[non_exhaustive]
+pub enum Piece {
     /// A heading within the section.
     Heading(String),
     /// A paragraph.
@@ -69,7 +70,7 @@ pub struct Section {
     /// The heading.
     pub title: String,
     /// What stands below it, in order.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<Piece>,
 }
 
 /// The text of a page while it grows.
@@ -123,23 +124,23 @@ impl Html {
         self.raw("</section>\n");
     }
 
-    fn block(&mut self, block: &Block) {
+    fn block(&mut self, block: &Piece) {
         match block {
-            Block::Heading(text) => self.element("h3", text),
-            Block::Text(text) => self.element("p", text),
-            Block::List(items) => {
+            Piece::Heading(text) => self.element("h3", text),
+            Piece::Text(text) => self.element("p", text),
+            Piece::List(items) => {
                 self.raw("<ul>\n");
                 items.iter().for_each(|item| self.element("li", item));
                 self.raw("</ul>\n");
             }
-            Block::Picture(picture) => self.picture(picture),
-            Block::Gallery(pictures) => {
+            Piece::Picture(picture) => self.picture(picture),
+            Piece::Gallery(pictures) => {
                 self.raw("<div class=\"gallery\">\n");
                 pictures.iter().for_each(|picture| self.picture(picture));
                 self.raw("</div>\n");
             }
-            Block::Table(table) => self.table(table),
-            Block::Code(text) => {
+            Piece::Table(table) => self.table(table),
+            Piece::Code(text) => {
                 let _ = writeln!(self.text, "<pre tabindex=\"0\"><code>{}</code></pre>", escaped(text));
             }
         }
@@ -311,16 +312,16 @@ mod tests {
         html.section(&Section {
             title: "<h1>".to_owned(),
             blocks: vec![
-                Block::Heading("<script>".to_owned()),
-                Block::Text("</p><script>".to_owned()),
-                Block::List(vec!["<i>".to_owned()]),
-                Block::Code("</code>".to_owned()),
-                Block::Table(TextTable {
+                Piece::Heading("<script>".to_owned()),
+                Piece::Text("</p><script>".to_owned()),
+                Piece::List(vec!["<i>".to_owned()]),
+                Piece::Code("</code>".to_owned()),
+                Piece::Table(TextTable {
                     caption: "<".to_owned(),
                     header: vec!["<th>".to_owned()],
                     rows: vec![vec!["<td>".to_owned(), "</table>".to_owned()]],
                 }),
-                Block::Picture(Picture {
+                Piece::Picture(Picture {
                     svg: "<svg width=\"10\" height=\"5\" viewBox=\"0 0 10 5\"><path fill=\"#1E1E1E\"/></svg>"
                         .into(),
                     title: "</title><script>".to_owned(),

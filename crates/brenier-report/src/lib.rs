@@ -27,7 +27,7 @@ pub use canvas::{Colour, PALETTE, PictureSize};
 pub use curves::{Curve, CurvePlot};
 pub use file::{DOTS_PER_INCH, PictureFormat, write_picture};
 pub use histograms::{Histogram, Histograms};
-pub use html::{Block, Picture, Section, TextTable, page};
+pub use html::{Picture, Piece, Section, TextTable, page};
 pub use judged::rank_histogram;
 pub use page::{ObservationView, ReportPage, predictive_picture};
 pub use pairs::{PairPlot, SampleLayer};

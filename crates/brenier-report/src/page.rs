@@ -1,6 +1,6 @@
 //! The page a scientist can send to a colleague: one HTML file with the verdict, its reasons, pictures and tables.
 
-use super::html::{Block, Html, Picture, Section, TextTable, escaped};
+use super::html::{Html, Picture, Piece, Section, TextTable, escaped};
 use super::judged::{Interval, intervals, rank_histogram};
 use super::{Curve, CurvePlot, PALETTE, PairPlot, PictureSize};
 use crate::check::{Check, PredictiveRow, Severity, Trust, quantity_name};
@@ -173,9 +173,10 @@ impl<'a> ReportPage<'a> {
         for finding in &verdict.findings {
             let (tone, word) = match finding.severity {
                 Severity::Good => ("good", "Fine"),
-                Severity::Note => ("note", "Note"),
                 Severity::Care => ("care", "Care"),
                 Severity::Bad => ("bad", "Fault"),
+                // Note, and what is newer than this list.
+                _ => ("note", "Note"),
             };
             let text = escaped(&capital(&finding.text));
             html.raw(&format!("<li class=\"{tone}\"><b>{word}</b> <span>{text}</span></li>\n"));
@@ -265,8 +266,8 @@ impl<'a> ReportPage<'a> {
         Section {
             title: "What was learned from what".to_owned(),
             blocks: vec![
-                Block::Table(TextTable { caption: "The model".to_owned(), header: Vec::new(), rows }),
-                Block::Table(TextTable {
+                Piece::Table(TextTable { caption: "The model".to_owned(), header: Vec::new(), rows }),
+                Piece::Table(TextTable {
                     caption: "Mean negative log-likelihood with its standard error; lower is better"
                         .to_owned(),
                     header: vec![
@@ -283,17 +284,17 @@ impl<'a> ReportPage<'a> {
     fn posteriors(&self) -> Result<Section> {
         let mut blocks = Vec::new();
         for view in &self.observations {
-            blocks.push(Block::Heading(capital(&view.name)));
+            blocks.push(Piece::Heading(capital(&view.name)));
             if !view.note.is_empty() {
-                blocks.push(Block::Text(view.note.clone()));
+                blocks.push(Piece::Text(view.note.clone()));
             }
-            blocks.extend(self.place_of(view)?.map(Block::Text));
-            blocks.push(Block::Picture(self.pair_plot(view)?));
-            blocks.push(Block::Table(self.summaries(view)?));
+            blocks.extend(self.place_of(view)?.map(Piece::Text));
+            blocks.push(Piece::Picture(self.pair_plot(view)?));
+            blocks.push(Piece::Table(self.summaries(view)?));
             if let Some(row) = &view.predictive {
-                blocks.push(Block::Picture(predictive_picture(self.model.given_names(), row, &view.name)?));
+                blocks.push(Piece::Picture(predictive_picture(self.model.given_names(), row, &view.name)?));
             }
-            blocks.extend(view.pictures.iter().cloned().map(Block::Picture));
+            blocks.extend(view.pictures.iter().cloned().map(Piece::Picture));
         }
         let title = match (self.model.given_names().is_empty(), self.observations.len()) {
             (true, _) => "Draws from the map",
@@ -431,7 +432,7 @@ impl<'a> ReportPage<'a> {
 
     fn calibration(&self) -> Result<Section> {
         let subject = &self.check.subject;
-        let mut blocks = vec![Block::Text(
+        let mut blocks = vec![Piece::Text(
             "If the posterior is right, the truth of a held-out pair is one more draw from it: its rank among the draws is \
              uniform, and a region of probability p holds it in a part p of the pairs. The shaded bands are where curves of \
              a right posterior stay, as a whole, with the stated probability."
@@ -439,7 +440,7 @@ impl<'a> ReportPage<'a> {
         )];
         calibration_blocks(&self.check.calibration, &subject.target, &mut blocks)?;
         if let Some(marginal) = &self.check.marginal_calibration {
-            blocks.push(Block::Text("The same for the map of the given columns alone:".to_owned()));
+            blocks.push(Piece::Text("The same for the map of the given columns alone:".to_owned()));
             calibration_blocks(marginal, &subject.given, &mut blocks)?;
         }
         Ok(Section { title: "Calibration".to_owned(), blocks })
@@ -457,14 +458,14 @@ impl<'a> ReportPage<'a> {
         Some(Section {
             title: "Posterior predictive checks".to_owned(),
             blocks: vec![
-                Block::Text(format!(
+                Piece::Text(format!(
                     "At {} held-out observations, {} parameters each were drawn from the posterior and simulated again. An \
                      observation has helped to draw its own parameters, so it lies nearer to the middle of its predictive \
                      than a fresh one would: few extremes say little, but more than 10 % of them speak against the \
                      posterior.",
                     predictive.observations, predictive.draws
                 )),
-                Block::Table(TextTable {
+                Piece::Table(TextTable {
                     caption: "Observations in the outermost 5 % of their predictive".to_owned(),
                     header: ["output", "part", "p, corrected"].map(str::to_owned).into(),
                     rows: rows.collect(),
@@ -558,7 +559,7 @@ impl<'a> ReportPage<'a> {
         }
         Section {
             title: "Is the map what it claims to be?".to_owned(),
-            blocks: vec![Block::Table(TextTable {
+            blocks: vec![Piece::Table(TextTable {
                 caption: "Certificates, in the standardised coordinates of the map".to_owned(),
                 header: Vec::new(),
                 rows,
@@ -567,7 +568,7 @@ impl<'a> ReportPage<'a> {
     }
 
     fn learning(&self) -> Result<Section> {
-        let mut blocks = vec![Block::Text(capital(&self.check.learning.reason) + ".")];
+        let mut blocks = vec![Piece::Text(capital(&self.check.learning.reason) + ".")];
         let history = self.model.history();
         // The first steps, from far away, would flatten all that follows.
         let settled = &history[history.len() / 20..];
@@ -590,7 +591,7 @@ impl<'a> ReportPage<'a> {
                     .curve(Curve::line(label, epochs.clone(), train).colour(PALETTE[1]))
                     .curve(Curve::line("validation rows", epochs, valid).colour(PALETTE[0]))
                     .horizontal("held-out rows", self.check.likelihood.target.standardised.mean);
-                blocks.push(Block::Picture(Picture {
+                blocks.push(Piece::Picture(Picture {
                     svg: plot.to_svg(PictureSize { width: 560, height: 300 })?,
                     title: "Training".to_owned(),
                     caption: format!(
@@ -614,7 +615,7 @@ impl<'a> ReportPage<'a> {
                     format!("{:.3}", member.c2st),
                 ]
             });
-            blocks.push(Block::Table(TextTable {
+            blocks.push(Piece::Table(TextTable {
                 caption: "Other fits of the same problem: NLL minus that of this model, distance of draws in posterior \
                           standard deviations, and how well a classifier tells them apart (0.5: not at all)"
                     .to_owned(),
@@ -628,19 +629,19 @@ impl<'a> ReportPage<'a> {
     fn settings(&self) -> Section {
         let mut blocks = Vec::new();
         if !self.commands.is_empty() {
-            blocks.push(Block::Text("Commands that make the model and this page again:".to_owned()));
-            blocks.push(Block::Code(self.commands.join("\n")));
+            blocks.push(Piece::Text("Commands that make the model and this page again:".to_owned()));
+            blocks.push(Piece::Code(self.commands.join("\n")));
         }
         let text = |value: Option<String>| value.unwrap_or_default().trim().to_owned();
-        blocks.push(Block::Text("Settings of the fit, as brenier fit --config reads them:".to_owned()));
-        blocks.push(Block::Code(text(toml::to_string(&self.model.header().settings).ok())));
-        blocks.push(Block::Text("Settings of the check:".to_owned()));
-        blocks.push(Block::Code(text(toml::to_string(&self.check.settings).ok())));
+        blocks.push(Piece::Text("Settings of the fit, as a settings file:".to_owned()));
+        blocks.push(Piece::Code(text(toml::to_string(&self.model.header().settings).ok())));
+        blocks.push(Piece::Text("Settings of the check:".to_owned()));
+        blocks.push(Piece::Code(text(toml::to_string(&self.check.settings).ok())));
         Section { title: "How to reproduce".to_owned(), blocks }
     }
 }
 
-fn calibration_blocks(found: &Calibration, names: &[String], blocks: &mut Vec<Block>) -> Result<()> {
+fn calibration_blocks(found: &Calibration, names: &[String], blocks: &mut Vec<Piece>) -> Result<()> {
     let rows = found.checks.iter().map(|check| {
         let fine = check.adjusted_p_value > found.level;
         vec![
@@ -652,7 +653,7 @@ fn calibration_blocks(found: &Calibration, names: &[String], blocks: &mut Vec<Bl
             if fine { "fine" } else { check.reading() }.to_owned(),
         ]
     });
-    blocks.push(Block::Table(TextTable {
+    blocks.push(Piece::Table(TextTable {
         caption: format!(
             "{} pairs with {} draws each: how often regions of 50 % and 90 % hold the truth, the largest deviation of the \
              ranks' distribution, and the test's p-value corrected for all checks",
@@ -661,13 +662,13 @@ fn calibration_blocks(found: &Calibration, names: &[String], blocks: &mut Vec<Bl
         header: ["check", "50 %", "90 %", "max |F(z) − z|", "p, corrected", "reading"].map(str::to_owned).into(),
         rows: rows.collect(),
     }));
-    blocks.push(Block::Picture(coverage(found)?));
+    blocks.push(Piece::Picture(coverage(found)?));
     let parameters: Vec<&RankCheck> =
         found.checks.iter().filter(|check| matches!(check.quantity, Quantity::Parameter(_))).collect();
     if parameters.len() > GALLERY {
         let text =
             format!("The first {GALLERY} of {} columns are shown; the table has all.", parameters.len());
-        blocks.push(Block::Text(text));
+        blocks.push(Piece::Text(text));
     }
     let shown = &parameters[..parameters.len().min(GALLERY)];
     let level = 100.0 * (1.0 - found.level);
@@ -700,8 +701,8 @@ fn calibration_blocks(found: &Calibration, names: &[String], blocks: &mut Vec<Bl
             },
         });
     }
-    blocks.push(Block::Gallery(curves));
-    blocks.push(Block::Gallery(histograms));
+    blocks.push(Piece::Gallery(curves));
+    blocks.push(Piece::Gallery(histograms));
     Ok(())
 }
 
@@ -720,10 +721,11 @@ fn coverage(found: &Calibration) -> Result<Picture> {
     let mut told = Vec::new();
     for check in &found.checks {
         let (label, colour) = match check.quantity {
-            Quantity::Parameter(_) => continue,
             Quantity::Density => ("highest-density regions", PALETTE[0]),
             Quantity::Tarp => ("TARP", PALETTE[1]),
             Quantity::Predicted => ("TARP at predicted points", PALETTE[2]),
+            // Parameters have pictures of their own.
+            _ => continue,
         };
         let observed: Vec<f64> = found.points.iter().zip(&check.difference).map(|(z, d)| z + d).collect();
         plot = plot.curve(Curve::line(label, z(), observed).colour(colour));

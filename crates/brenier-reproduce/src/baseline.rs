@@ -32,9 +32,9 @@ mod tests {
     /// A conditional Gaussian fitted as a map of its own has the same losses, whatever the units.
     #[test]
     fn the_baseline_is_the_gaussian_that_is_fitted_to_the_same_rows() {
-        let demo = brenier_core::demo::simulate(300, 1);
-        let values: Vec<f64> = demo.iter().flat_map(|row| [row[0], row[1].exp(), 50.0 * row[2]]).collect();
-        let table = Table::new(demo.names().to_vec(), values).unwrap();
+        let example = brenier_core::example::simulate(300, 1);
+        let values: Vec<f64> = example.iter().flat_map(|row| [row[0], row[1].exp(), 50.0 * row[2]]).collect();
+        let table = Table::new(example.names().to_vec(), values).unwrap();
         let mut settings = FitSettings {
             target: Some("x1,x2".parse().unwrap()),
             given: Some("y".parse().unwrap()),

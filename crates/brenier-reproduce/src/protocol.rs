@@ -79,7 +79,7 @@ mod tests {
     fn a_model_of_another_protocol_is_refused() {
         let lines = ["method.feature_width = 8\ntrain.epochs = 1\ntarget = 'x1,x2'\ngiven = 'y'"];
         let own = Protocol::new("pcp-map", &lines);
-        let table = brenier_core::demo::simulate(100, 1);
+        let table = brenier_core::example::simulate(100, 1);
         let model = fit(&table, &own.settings().unwrap(), Run::silent()).unwrap().posterior;
         let accept = |protocol: &Protocol| protocol.accept(&model, Path::new("out"), "map.brenier");
         accept(&own).unwrap();

@@ -2,7 +2,9 @@
 //!
 //! The crate `brenier` re-exports [`simulate`] and [`abc`].
 
-use brenier_core::{Error, Event, EventKind, Journal, Result, Run, StopToken, kernel, store, transform};
+use brenier_core::{
+    Error, Event, EventKind, Journal, Result, Run, StopToken, kernel, statistics, store, transform,
+};
 use brenier_data as data;
 
 pub mod abc;

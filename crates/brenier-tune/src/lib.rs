@@ -12,7 +12,7 @@
 
 use brenier_core::{
     Error, Event, EventKind, FitSettings, Fitted, Journal, Observer, Posterior, Prepared, Result, Run,
-    StopToken, kernel, map, train,
+    StopToken, kernel, map, statistics, train,
 };
 use brenier_data as data;
 
@@ -103,6 +103,7 @@ impl TuneSettings {
 
 /// The outcome of a pilot at one rung of the ladder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Pilot {
     /// Number of the trial, from 0.
     pub trial: usize,
@@ -122,6 +123,7 @@ pub struct Pilot {
 
 /// The outcome of a full training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Final {
     /// Number of the trial whose settings these are.
     pub trial: usize,

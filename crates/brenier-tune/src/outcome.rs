@@ -6,10 +6,12 @@ use serde_json::Value;
 
 use super::training::{epochs, valid_nll};
 use super::{Final, Pilot};
+use crate::statistics::quantile;
 use crate::{FitSettings, Posterior};
 
 /// Everything a search found.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct TuneOutcome {
     /// The settings of each trial.
     pub trials: Vec<FitSettings>,
@@ -64,9 +66,7 @@ impl Final {
 /// Best, median and worst of figures of which less is better; none of none.
 pub fn spread(mut values: Vec<f64>) -> Option<[f64; 3]> {
     values.sort_by(f64::total_cmp);
-    let count = values.len();
-    let median = 0.5 * (values.get(count.checked_sub(1)? / 2)? + values.get(count / 2)?);
-    Some([values[0], median, values[count - 1]])
+    Some([*values.first()?, quantile(&values, 0.5), *values.last()?])
 }
 
 impl TuneOutcome {

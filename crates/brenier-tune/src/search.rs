@@ -32,6 +32,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// An event of a search.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum TuneEvent {
     /// `jobs` trainings begin: a rung of pilots, or the full trainings.
     Started {
@@ -66,7 +67,7 @@ pub fn validation_split(rows: usize, settings: &FitSettings) -> Result<Split> {
 /// Trials train on the split's training rows and are compared on its validation rows. The seed of `base` decides the
 /// draws and is the first of the seeds of the full trainings.
 ///
-/// Journal, checkpoints and models are kept in `folder`, which is made if need be; what it holds of the same search is taken up.
+/// Journal, checkpoints and models are kept in `folder`, which is made if need be; what it holds of the same search is continued.
 /// As many trials run at a time as the current rayon pool has threads, unless [`TuneSettings::threads`] says otherwise.
 ///
 /// With [`TuneSettings::join`] many processes may run the same search in one folder, at the same time: each trains what no other has

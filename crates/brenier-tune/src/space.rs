@@ -13,6 +13,7 @@ use crate::{Error, FitSettings, Result};
 /// The values that one setting may take.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Domain {
     /// One of a list, each equally likely; `[32, 64]` in TOML, or a single value.
     Choice(Vec<Value>),

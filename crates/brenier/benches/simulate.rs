@@ -9,7 +9,7 @@
 use std::time::Instant;
 
 use brenier::Run;
-use brenier::simulate::{MODELS, Outcome, SimulateSettings, built_in, run};
+use brenier::simulate::{Outcome, SIMULATORS, SimulateSettings, built_in, run};
 
 /// Processor seconds of this process so far; clock ticks are hundredths.
 fn processor_seconds() -> Option<f64> {
@@ -26,7 +26,9 @@ fn main() {
     let (threads, rows) = (option("--threads", 2), option("--rows", 40_000));
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads as usize).build().unwrap();
     // Rows of shallow-water are wide: benches/shallow_water.rs.
-    for name in MODELS.into_iter().filter(|name| !["lotka-volterra-paths", "shallow-water"].contains(name)) {
+    for name in
+        SIMULATORS.into_iter().filter(|name| !["lotka-volterra-paths", "shallow-water"].contains(name))
+    {
         let model = built_in(name).unwrap();
         let mut clock = Vec::new();
         let mut processor = Vec::new();

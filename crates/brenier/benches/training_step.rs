@@ -133,6 +133,7 @@ fn npe_products(shape: &NpeShape) -> usize {
             let network = (n - moved) * h + 2 * blocks * h * h + (3 * bins - 1) * moved * h;
             3 * (network + n * n) + 2 * m * h * (blocks + 1)
         }
+        other => panic!("products of {other:?} are not counted"),
     };
     (0..transforms).map(each).sum()
 }

@@ -105,6 +105,7 @@ fn judge(candidate: Candidate, rows: usize, seed: u64, wanted: impl Fn(&str) -> 
                 Quantity::Density => "expected coverage".to_owned(),
                 Quantity::Tarp => "TARP, random points".to_owned(),
                 Quantity::Predicted => "TARP, predicted points".to_owned(),
+                other => format!("{other:?}"),
             };
             all.push((format!("{name}: band"), check.uniformity.band_p_value));
             all.push((format!("{name}: moments"), check.uniformity.smooth_p_value));

@@ -8,7 +8,7 @@ use brenier::Fit;
 use brenier::map::SampleSettings;
 
 fn main() -> brenier::Result<()> {
-    let table = brenier::demo::simulate(1500, 0);
+    let table = brenier::example::simulate(1500, 0);
     let model = Fit::of("x1,x2").given("y").quick().joint().epochs(15).run(&table)?;
     let (target, given): (Vec<f64>, Vec<f64>) = {
         let rows: Vec<&[f64]> = table.iter().take(200).collect();

@@ -35,7 +35,7 @@ impl Observer for Watch {
 fn main() -> Result<()> {
     let stop = StopToken::new();
     let mut watch = Watch { goal: 2.4, stop: stop.clone() };
-    let table = brenier::demo::simulate(3000, 0);
+    let table = brenier::example::simulate(3000, 0);
     let posterior = Fit::of("x1,x2").given("y").stop(&stop).observer(&mut watch).run(&table)?;
     let training = &posterior.header().training;
     println!("ended after {} steps at a validation NLL of {:.3}", training.steps, training.best_valid_nll);

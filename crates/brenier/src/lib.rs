@@ -9,7 +9,7 @@
 //!
 //! # fn main() -> brenier::Result<()> {
 //! // Pairs from a simulator; `Table::read` reads them from a file.
-//! let pairs = brenier::demo::simulate(1000, 0);
+//! let pairs = brenier::example::simulate(1000, 0);
 //! let posterior = Fit::of("x1,x2").given("y").quick().epochs(5).run(&pairs)?;
 //!
 //! let at = posterior.at(&[0.5])?;
@@ -28,7 +28,7 @@
 //! [`simulate`] makes tables from models, and [`abc`] finds particles by simulation alone. [`reproduce`] runs published
 //! experiments. Methods are listed in one place, [`map::Method`].
 
-pub use brenier_core::{demo, map, statistics, store, train, transform};
+pub use brenier_core::{example, map, statistics, store, train, transform};
 pub use brenier_data as data;
 pub use brenier_diagnose::{check, diagnose};
 pub use brenier_report as report;
@@ -37,10 +37,10 @@ pub use brenier_simulate::{abc, simulate};
 pub use brenier_tune as tune;
 
 pub use brenier_core::{
-    At, Baseline, Choice, Distance, Draws, Fit, FitSettings, Fitted, Header, JointDraws, JointLogDensities,
-    LogDensities, Member, MethodChoice, Mode, ModeSettings, Observed, OutlierScore, Posterior, Prepared,
-    Real, ScoredRows, StepError, Straightness, Summaries, TrainingScores, TrainingSummary, Trial, Units, fit,
-    fit_split,
+    At, Baseline, Choice, Distance, Draws, Fit, FitSettings, Fitted, JointDraws, JointLogDensities,
+    LogDensities, Member, MethodChoice, Mode, ModeSettings, ModelInfo, Observed, OutlierScore, Posterior,
+    Prepared, Real, ScoredRows, StepError, Straightness, Summaries, TrainingScores, TrainingSummary, Trial,
+    Units, fit, fit_split,
 };
 pub use brenier_data::{Error, Event, EventKind, Journal, Observer, Result, Run, Silent, StopToken, Table};
 

@@ -140,6 +140,7 @@ fn ended(stop: AbcStop) -> &'static str {
         AbcStop::Simulations => "the simulations were used up",
         AbcStop::Minutes => "the time was used up",
         AbcStop::Interrupted => "stopped",
+        _ => "ended early",
     }
 }
 

@@ -71,9 +71,10 @@ pub(crate) fn summary(found: &Check) -> String {
     for finding in &found.verdict.findings {
         let mark = match finding.severity {
             Severity::Good => "ok    ",
-            Severity::Note => "note  ",
             Severity::Care => "care  ",
             Severity::Bad => "BAD   ",
+            // Note, and what is newer than this list.
+            _ => "note  ",
         };
         wrapped(&mut text, mark, &finding.text);
     }

@@ -53,6 +53,7 @@ pub(crate) fn fetch_sets(
         let what = match fetched? {
             Fetched::Present => "was there already",
             Fetched::Downloaded => "downloaded and checked",
+            _ => "fetched",
         };
         if !quiet {
             output::result(&format!(

@@ -11,6 +11,7 @@ use brenier::reproduce::lotka_volterra::{
     LvObservation, MEANINGS, PARAMETERS, PredictedPaths, TRUTHS, output_names, pair_picture, pairs, settings,
 };
 use brenier::simulate::LotkaVolterra;
+use brenier::statistics::ColumnSummary;
 use brenier::{Error, Mode, ModeSettings, Posterior, Run, Units};
 
 use crate::args::DemoArguments;
@@ -133,7 +134,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     let mut text = format!("\nDone in {:.0} seconds.\n", started.elapsed().as_secs_f64());
     for (which, (observation, mode)) in observed.iter().zip(&modes).enumerate() {
         let own = &draws.values[which * DRAWS * 4..(which + 1) * DRAWS * 4];
-        text.push_str(&posterior_text(which, observation, own, mode));
+        text.push_str(&posterior_text(which, observation, own, mode)?);
     }
     let _ = write!(
         text,
@@ -196,7 +197,12 @@ fn write_tables(
 }
 
 /// Median and central 90 % of every rate, beside the truth.
-fn posterior_text(which: usize, observation: &LvObservation, draws: &[f64], mode: &Mode) -> String {
+fn posterior_text(
+    which: usize,
+    observation: &LvObservation,
+    draws: &[f64],
+    mode: &Mode,
+) -> Result<String, Failure> {
     let mut text = format!(
         "\nObserved path {}\n  {:26} {:>9} {:>9} {:>9}   90 % of the posterior\n",
         which + 1,
@@ -207,9 +213,7 @@ fn posterior_text(which: usize, observation: &LvObservation, draws: &[f64], mode
     );
     for (j, (name, meaning)) in PARAMETERS.iter().zip(MEANINGS).enumerate() {
         let mut column: Vec<f64> = draws.iter().skip(j).step_by(PARAMETERS.len()).copied().collect();
-        column.sort_by(f64::total_cmp);
-        let quantile = |part: f64| column[((column.len() - 1) as f64 * part).round() as usize];
-        let (low, high) = (quantile(0.05), quantile(0.95));
+        let [low, _, median, _, high] = ColumnSummary::of(&mut column)?.quantiles;
         let truth = observation.truth[j];
         let inside = if (low..=high).contains(&truth) { "" } else { "   (truth outside)" };
         let short = name.replace("theta_", "θ");
@@ -218,10 +222,10 @@ fn posterior_text(which: usize, observation: &LvObservation, draws: &[f64], mode
             "  {:26} {truth:9.4} {:9.4} {:9.4}   {low:.4} to {high:.4}{inside}",
             format!("{short} {meaning}"),
             mode.point[j],
-            quantile(0.5)
+            median
         );
     }
-    text
+    Ok(text)
 }
 
 fn files(model: &Posterior, rows: u64) -> String {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use brenier::data::{self, Choice, Encoding, Pick, ReadOptions, Selection, Table};
+use brenier::data::{self, ColumnChoice, Encoding, Pick, ReadOptions, Selection, Table};
 use brenier::map::Method;
 use brenier::train::Stop;
 use brenier::{Error, FitSettings, Journal, MethodChoice, Posterior, Prepared, Run};
@@ -110,7 +110,7 @@ pub(crate) fn read(
         }
         let name = |columns: &[usize]| columns.iter().map(|&c| names[c].clone()).collect::<Vec<_>>();
         selected = Some((settings.named(names)?, name(&target), name(&categorical)));
-        Ok(Choice { columns: [target, given].concat(), categorical })
+        Ok(ColumnChoice { columns: [target, given].concat(), categorical })
     })
     .map_err(|error| match error {
         Error::Columns(problem) => Error::table(path, problem),

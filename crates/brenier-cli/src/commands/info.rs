@@ -19,7 +19,7 @@ pub(crate) fn run(arguments: &InfoArguments) -> Result<(), Failure> {
 #[derive(Serialize)]
 struct Document<'a> {
     #[serde(flatten)]
-    header: &'a brenier::Header,
+    header: &'a brenier::ModelInfo,
     parameters: usize,
     linear_target_transform: bool,
     pca_components: Option<usize>,

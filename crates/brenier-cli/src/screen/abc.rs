@@ -33,6 +33,8 @@ pub(super) fn show(event: &AbcEvent, display: &mut Display) {
             }
         }
         AbcEvent::Round(round) => display.say(&line(round)),
+        // Events that are newer than this screen are not shown.
+        _ => {}
     }
 }
 

@@ -23,6 +23,7 @@ impl Face {
                     Stage::Certificates => "pairs certified",
                     Stage::Predictive => "simulations",
                     Stage::Members => "models compared",
+                    _ => "done",
                 };
                 *self = Self { name, of };
                 if let Some(bar) = display.bar(BAR) {
@@ -35,6 +36,8 @@ impl Face {
                 display.advance(BAR, done as u64);
                 display.line(|| format!("{done}/{} {}", self.of, self.name));
             }
+            // Events that are newer than this screen are not shown.
+            _ => {}
         }
     }
 }

@@ -19,5 +19,7 @@ pub(super) fn show(event: &FetchEvent, name: &str, display: &mut Display) {
         }
         FetchEvent::Received { bytes } => display.advance(BAR, *bytes),
         FetchEvent::Failed { problem } => display.warn(&format!("{name}: {problem}")),
+        // Events that are newer than this screen are not shown.
+        _ => {}
     }
 }

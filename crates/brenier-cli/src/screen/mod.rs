@@ -83,6 +83,8 @@ impl Observer for Screen {
             match event {
                 UciEvent::Folds { count } => self.search.stage("folds", 0, *count, &mut self.display),
                 UciEvent::Fold { nll } => self.search.step(Some(*nll), None, &mut self.display),
+                // Events that are newer than this screen are not shown.
+                _ => {}
             }
         } else if let Some(ExperimentEvent::Step { title, .. }) = event.get() {
             // Clocks and bars begin anew.

@@ -41,6 +41,8 @@ impl Face {
                     display.line(|| format!("{done}/{} rows, {text}", self.rows));
                 }
             }
+            // Events that are newer than this screen are not shown.
+            _ => {}
         }
     }
 

@@ -43,6 +43,8 @@ impl Face {
                 self.step(training.valid_nll, Some(&line), display);
             }
             TuneEvent::Warning { text } => display.warn(text),
+            // Events that are newer than this screen are not shown.
+            _ => {}
         }
     }
 

@@ -17,7 +17,7 @@ use super::prepared::{Block, SplitRows, splits};
 use super::{FitSettings, Trained, scores};
 use crate::map::method::Problem;
 use crate::map::{Method, MethodSettings};
-use crate::statistics::Estimate;
+use crate::statistics::{Estimate, mean};
 use crate::train::{Schedule, Stop, TrainEvent, TrainSettings};
 use crate::{Error, Journal, Result, Run};
 
@@ -39,6 +39,7 @@ const MEMBERS: usize = 5;
 /// One method of the list, or the best of them by trials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
+#[non_exhaustive]
 pub enum MethodChoice {
     /// The best of some, chosen by trials.
     Auto,
@@ -123,6 +124,7 @@ impl From<MethodChoice> for String {
 /// The outcome of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Trial {
     /// The method and what of its settings is not as by default, as in `pcp-map (affine front)`.
     pub name: String,
@@ -135,6 +137,7 @@ pub struct Trial {
 /// How a method was chosen.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Choice {
     /// What was tried: first what was tried for a short while, the fewest parameters first, then what was trained to the end.
     pub trials: Vec<Trial>,
@@ -255,7 +258,6 @@ fn trial_settings(Candidate { settings, trial_steps, .. }: &Candidate, in_turn: 
 /// The place of the best of some candidates, the simplest first, by the losses of each at the same rows: the first whose
 /// mean is within one standard error of the least, both taken from the differences row by row.
 fn best(losses: &[Option<Vec<f64>>]) -> Option<usize> {
-    let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
     let known = || losses.iter().enumerate().filter_map(|(place, own)| Some((place, own.as_ref()?)));
     let (_, least) = known().min_by(|a, b| mean(a.1).total_cmp(&mean(b.1)))?;
     let near = |own: &[f64]| {
@@ -410,7 +412,7 @@ fn trial_journal(journal: Option<&Journal>, candidate: usize, fold: usize) -> Op
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::demo;
+    use crate::example;
     use crate::fit;
 
     #[test]
@@ -487,7 +489,7 @@ mod tests {
     /// Few rows and steps: what counts is that the best of the trials is taken, told and kept, whatever the threads.
     #[test]
     fn the_best_trial_is_fitted_and_the_choice_is_the_same_for_any_number_of_threads() {
-        let table = demo::simulate(300, 0);
+        let table = example::simulate(300, 0);
         let mut settings = FitSettings {
             target: Some("x1,x2".parse().unwrap()),
             given: Some("y".parse().unwrap()),
@@ -515,7 +517,7 @@ mod tests {
     #[test]
     fn a_fit_that_is_stopped_in_its_trials_ends_with_the_best_of_them() {
         for (rows, maps) in [(300, FOLDS), (2500, 1)] {
-            let table = demo::simulate(rows, 0);
+            let table = example::simulate(rows, 0);
             let settings = FitSettings {
                 target: Some("x1,x2".parse().unwrap()),
                 given: Some("y".parse().unwrap()),

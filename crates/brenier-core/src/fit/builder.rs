@@ -11,7 +11,7 @@ use crate::{Journal, Observer, Posterior, Result, Run, StopToken};
 /// ```
 /// use brenier_core::Fit;
 /// # fn main() -> brenier_core::Result<()> {
-/// let pairs = brenier_core::demo::simulate(1000, 0);
+/// let pairs = brenier_core::example::simulate(1000, 0);
 /// let posterior = Fit::of("x1,x2").given("y").quick().epochs(5).run(&pairs)?;
 /// let draws = posterior.at(&[0.5])?.sample(200)?;
 /// assert_eq!(draws.names(), ["x1", "x2"]);
@@ -128,12 +128,6 @@ impl<'a> Fit<'a> {
             settings.train.epochs = epochs;
             Ok(())
         })
-    }
-
-    /// Surrounds the fit: observer, stop token and journal.
-    pub fn surrounded(mut self, run: Run<'a>) -> Self {
-        self.run = run;
-        self
     }
 
     /// Receives the training's events.

@@ -52,7 +52,7 @@ pub struct FitSettings {
     /// Seed of split, initial weights and batches.
     pub seed: u64,
     /// Whether trials choose the method, and an ensemble of it is fitted where that pays: so it is where a settings file names
-    /// no method, or `method = "auto"`, and for [`Fit::of`](crate::Fit::of), but not by [`Default`]. The choice is recorded in the model's settings and in [`Header::choice`](crate::Header::choice).
+    /// no method, or `method = "auto"`, and for [`Fit::of`](crate::Fit::of), but not by [`Default`]. The choice is recorded in the model's settings and in [`ModelInfo::choice`](crate::ModelInfo::choice).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub auto: bool,
     /// The method with its settings; of no account where trials choose.

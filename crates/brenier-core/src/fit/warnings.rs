@@ -156,7 +156,7 @@ fn lumps(table: &Table, column: usize) -> Option<Lumps<'_>> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::demo;
+    use crate::example;
     use crate::map::Method;
     use crate::transform::PcaSettings;
     use rand::{RngExt, SeedableRng};
@@ -218,7 +218,7 @@ mod tests {
         for (which, table) in plain.iter().enumerate() {
             assert_eq!(told(table), "", "{which}");
         }
-        assert_eq!(of_values(&demo::simulate(1000, 0), &[0, 1, 2]), Vec::<String>::new());
+        assert_eq!(of_values(&example::simulate(1000, 0), &[0, 1, 2]), Vec::<String>::new());
     }
 
     #[test]

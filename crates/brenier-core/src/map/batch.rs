@@ -48,7 +48,7 @@ macro_rules! batch_by_batch {
             (&mut workspace.x[..rows * n], &mut workspace.y[..rows * m])
         }
 
-        fn blocks<'a>(&self, workspace: &'a $workspace<T>) -> &'a [$crate::map::Block] {
+        fn blocks<'a>(&self, workspace: &'a $workspace<T>) -> &'a [$crate::map::ParameterBlock] {
             &workspace.blocks
         }
 

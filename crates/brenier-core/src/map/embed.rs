@@ -18,6 +18,7 @@ use crate::kernel::{Real, columns, columns_mut, elu, product, vectorised};
 /// What a hidden layer of an embedding ends in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Activation {
     /// tanh s, which is bounded.
     #[default]

@@ -92,8 +92,10 @@ pub struct SizeAdvice {
 
 impl SizeAdvice {
     /// That of a network.
-    pub const NETWORK: Self =
-        Self { smaller: "a smaller network", larger: "the network's, try brenier tune or a wider one" };
+    pub const NETWORK: Self = Self {
+        smaller: "a smaller network",
+        larger: "the network's, search its settings or try a wider one",
+    };
 }
 
 /// What is said about a method.

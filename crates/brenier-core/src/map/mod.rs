@@ -147,7 +147,7 @@ pub trait ConditionalMap<T: Real>: Send + Sync {
 
 /// A block of the parameter vector that one task updates.
 #[derive(Clone, Debug)]
-pub struct Block {
+pub struct ParameterBlock {
     /// Its place in the parameter vector.
     pub range: Range<usize>,
     /// Multiplier of the optimiser's step size.
@@ -195,7 +195,7 @@ pub trait Trainable<T: Real>: ConditionalMap<T> {
     }
 
     /// The blocks that tile the parameter vector.
-    fn blocks<'a>(&self, workspace: &'a Self::Workspace) -> &'a [Block];
+    fn blocks<'a>(&self, workspace: &'a Self::Workspace) -> &'a [ParameterBlock];
 
     /// The gradient of block `index`.
     fn block_gradient(&self, workspace: &Self::Workspace, index: usize, gradient: &mut [T]);

@@ -61,6 +61,7 @@ impl SampleSettings {
 
 /// What the trajectories of a flow cost, per row.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct FlowCosts {
     /// ∫½‖∇ₓΦ‖² dt.
     pub transport: Vec<f64>,

@@ -6,6 +6,7 @@ use crate::parallel::results;
 
 /// Where an observation lies with respect to the training rows.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Distance {
     /// The part of the rows of the training distribution that lie less far out.
     pub percentile: f64,

@@ -30,6 +30,7 @@ const BASELINE: &str = "baseline.";
 
 /// How the training went.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct TrainingSummary {
     /// Why it ended.
     pub stop: Stop,
@@ -50,6 +51,7 @@ pub struct TrainingSummary {
 
 /// How likely the rows of a fit are under the weights that were kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct TrainingScores {
     /// The rows trained on.
     pub train: ScoredRows,
@@ -59,6 +61,7 @@ pub struct TrainingScores {
 
 /// The scores of some rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ScoredRows {
     /// Rows scored: all, or a random choice of as many as the method can afford.
     pub rows: usize,
@@ -70,6 +73,7 @@ pub struct ScoredRows {
 
 /// A simple method fitted to the same rows: what a model must be better than to be worth its training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Baseline {
     /// The method with its settings.
     pub method: MethodSettings,
@@ -80,8 +84,9 @@ pub struct Baseline {
 /// The header document of a model file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Header {
-    /// [`Header::KIND`].
+#[non_exhaustive]
+pub struct ModelInfo {
+    /// [`ModelInfo::KIND`].
     pub kind: String,
     /// Version of the program that wrote the file.
     pub brenier_version: String,
@@ -120,10 +125,10 @@ pub struct Header {
     pub choice: Option<Choice>,
     /// The same of the map of the given columns alone, in a joint model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub marginal: Option<Box<Header>>,
+    pub marginal: Option<Box<ModelInfo>>,
 }
 
-impl Header {
+impl ModelInfo {
     /// The value of `kind` in a model file.
     pub const KIND: &str = "posterior map";
 
@@ -261,7 +266,7 @@ impl Posterior {
     }
 
     fn from_document(path: &Path, document: Value, tensors: &[Tensor]) -> Result<Self> {
-        let mut header = Header::read(path, document)?;
+        let mut header = ModelInfo::read(path, document)?;
         let marginal = header.marginal.take();
         let mut model = Self::assemble(path, header, tensors, "")?;
         if let Some(marginal) = marginal {
@@ -276,7 +281,7 @@ impl Posterior {
     }
 
     /// A model from its header and the tensors whose names begin with `prefix`.
-    fn assemble(path: &Path, mut header: Header, tensors: &[Tensor], prefix: &str) -> Result<Self> {
+    fn assemble(path: &Path, mut header: ModelInfo, tensors: &[Tensor], prefix: &str) -> Result<Self> {
         let wrong = |problem: String| Error::model(path, problem);
         let take = |name: &str, shape: &[usize]| -> Result<&TensorValues> {
             let tensor = tensors.iter().find(|tensor| tensor.name.strip_prefix(prefix) == Some(name));
@@ -318,7 +323,7 @@ impl Posterior {
             checked.map_err(|error| wrong(error.to_string()))?;
             if support.dim() != header.given_transform.input_dim() {
                 return Err(wrong(
-                    "the out-of-support score and the given columns do not fit together".into(),
+                    "the out-of-distribution score and the given columns do not fit together".into(),
                 ));
             }
         }

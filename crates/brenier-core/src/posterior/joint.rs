@@ -9,6 +9,7 @@ use crate::{Error, Result};
 
 /// Draws of (x, y), one row each.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct JointDraws {
     /// x in the user's units, n numbers per row.
     pub target: Vec<f64>,
@@ -25,6 +26,7 @@ pub struct JointDraws {
 
 /// The parts of log π(x, y).
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct JointLogDensities {
     /// log π(x | y).
     pub conditional: LogDensities,

@@ -23,7 +23,7 @@ use rand_distr::StandardNormal;
 
 pub use at::{At, Observed};
 pub use distance::Distance;
-pub use file::{Baseline, Header, ScoredRows, TrainingScores, TrainingSummary};
+pub use file::{Baseline, ModelInfo, ScoredRows, TrainingScores, TrainingSummary};
 pub use joint::{JointDraws, JointLogDensities};
 pub use members::Member;
 pub(crate) use mixture::Mixture;
@@ -36,6 +36,7 @@ pub use summary::Summaries;
 use crate::data::Encoding;
 use crate::map::{Method, SampleSettings, TransportMap};
 use crate::parallel::each;
+use crate::statistics::mean;
 use crate::train::Progress;
 use crate::{Error, Result};
 
@@ -47,7 +48,7 @@ const ROWS_AT_A_TIME: usize = 256;
 /// A trained model: settings, transforms and map.
 #[derive(Clone, Debug)]
 pub struct Posterior {
-    header: Header,
+    header: ModelInfo,
     mixture: Mixture,
     /// Every validation, of each member.
     histories: Vec<Vec<Progress>>,
@@ -89,18 +90,17 @@ pub struct LogDensities {
 impl LogDensities {
     /// Mean negative log-likelihoods: (user's units, standardised).
     pub fn mean_nll(&self) -> (f64, f64) {
-        let mean = |values: &[f64]| -values.iter().sum::<f64>() / values.len().max(1) as f64;
-        (mean(&self.user), mean(&self.standardised))
+        (-mean(&self.user), -mean(&self.standardised))
     }
 }
 
 impl Posterior {
-    pub(crate) fn new(header: Header, mixture: Mixture, histories: Vec<Vec<Progress>>) -> Self {
+    pub(crate) fn new(header: ModelInfo, mixture: Mixture, histories: Vec<Vec<Progress>>) -> Self {
         Self { header, mixture, histories, baseline: None, marginal: None }
     }
 
     /// Settings, names, transforms and training summary.
-    pub fn header(&self) -> &Header {
+    pub fn header(&self) -> &ModelInfo {
         &self.header
     }
 

@@ -48,6 +48,7 @@ impl Default for ModeSettings {
 
 /// The highest point found at one observation.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Mode {
     /// The point, in the user's units.
     pub point: Vec<f64>,

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::kernel::spd::{self, SpdScratch};
 use crate::parallel::results;
+use crate::statistics::column_moments;
 use crate::statistics::random::{shuffled, stream};
 use crate::transform::Rows;
 use crate::{Error, Result};
@@ -39,6 +40,7 @@ const FARTHEST: f64 = 1e100;
 /// for a model file's tensors, and come back by [`set_reference`](Self::set_reference).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct OutlierScore {
     mean: Vec<f64>,
     scale: Vec<f64>,
@@ -105,7 +107,7 @@ impl OutlierScore {
         let count = rows.count();
         if dim == 0 || count < FEWEST_ROWS {
             return Err(Error::Shape {
-                what: "rows for the out-of-support score",
+                what: "rows for the out-of-distribution score",
                 expected: format!("at least {FEWEST_ROWS} rows of at least one column"),
                 got: format!("{count} rows of {dim} columns"),
             });
@@ -203,7 +205,8 @@ impl OutlierScore {
     /// Whether all parts fit together, as those of a fitted score do.
     pub fn validate(&self) -> Result<()> {
         let width = self.width();
-        let wrong = |what: &str| Err(Error::Domain(format!("the out-of-support score is damaged: {what}")));
+        let wrong =
+            |what: &str| Err(Error::Domain(format!("the out-of-distribution score is damaged: {what}")));
         if self.mean.is_empty() || self.scale.len() != self.mean.len() {
             return wrong("means and scales do not match");
         }
@@ -307,26 +310,19 @@ fn random_signs(dim: usize, seed: u64) -> Vec<f64> {
 /// Mean and standard deviation of each column over some rows. A constant column gets a scale so small that any
 /// other value there is far out.
 fn moments(rows: &impl Rows, chosen: &[u32], dim: usize) -> Result<(Vec<f64>, Vec<f64>)> {
-    let count = chosen.len() as f64;
     let mut row = vec![0.0; dim];
-    let (mut mean, mut square) = (vec![0.0; dim], vec![0.0; dim]);
     for &index in chosen {
         rows.read(index as usize, &mut row);
         if let Some(place) = row.iter().position(|value| !value.is_finite()) {
             let name = rows.describe(index as usize);
             return Err(Error::Domain(format!("{name}, given column {} is {}", place + 1, row[place])));
         }
-        mean.iter_mut().zip(&row).for_each(|(mean, x)| *mean += x / count);
     }
-    for &index in chosen {
-        rows.read(index as usize, &mut row);
-        for ((square, x), mean) in square.iter_mut().zip(&row).zip(&mean) {
-            *square += (x - mean) * (x - mean) / count;
-        }
-    }
-    let scale = square.iter().zip(&mean).map(|(&square, mean)| {
+    let (mean, variance) =
+        column_moments(chosen.len(), dim, |place, row| rows.read(chosen[place] as usize, row));
+    let scale = variance.iter().zip(&mean).map(|(&variance, mean)| {
         let least = 1e-9 * mean.abs().max(f64::MIN_POSITIVE * 1e12);
-        let scale = square.sqrt().max(least);
+        let scale = variance.sqrt().max(least);
         if scale.is_finite() { scale } else { f64::MAX }
     });
     let scale = scale.collect();

@@ -8,10 +8,12 @@ use serde::Serialize;
 
 use super::Posterior;
 use crate::map::SampleSettings;
+use crate::statistics::{mean, moments};
 use crate::{Error, Result};
 
 /// What the paths of a flow cost, averaged over draws, in the standardised coordinates of the map.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Straightness {
     /// E ∫½‖∇ₓΦ‖² dt.
     pub transport: f64,
@@ -25,6 +27,7 @@ pub struct Straightness {
 
 /// The difference between draws with n_t and with 2·n_t steps from the same reference points.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct StepError {
     /// n_t.
     pub steps: usize,
@@ -71,7 +74,6 @@ impl Posterior {
             let spread: Vec<f64> = (0..draws).flat_map(|_| y.iter().copied()).collect();
             let mut back = vec![0.0; draws * n];
             let costs = flow.costs(&x, &spread, evaluation, &mut back)?;
-            let mean = |values: &[f64]| values.iter().sum::<f64>() / draws as f64;
             let squares = x.iter().zip(&back).map(|(x, z)| 0.5 * (x - z) * (x - z)).sum::<f64>();
             let deviations = deviations(&x, n);
             let mut errors = Vec::with_capacity(steps.len());
@@ -99,13 +101,6 @@ impl Posterior {
 
 /// Standard deviations of the columns of rows of `n`; at least the smallest positive number.
 fn deviations(rows: &[f64], n: usize) -> Vec<f64> {
-    let count = (rows.len() / n) as f64;
-    let column = |j: usize| rows.iter().skip(j).step_by(n);
-    (0..n)
-        .map(|j| {
-            let mean = column(j).sum::<f64>() / count;
-            let square = column(j).map(|x| (x - mean) * (x - mean)).sum::<f64>() / count;
-            square.sqrt().max(f64::MIN_POSITIVE)
-        })
-        .collect()
+    let column = |j: usize| rows.iter().skip(j).step_by(n).copied();
+    (0..n).map(|j| moments(column(j)).1.max(f64::MIN_POSITIVE)).collect()
 }

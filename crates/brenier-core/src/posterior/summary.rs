@@ -11,6 +11,7 @@ const AT_ONCE: usize = 4_000_000;
 
 /// Summaries of draws at many observations.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Summaries {
     /// One for each observation; [`DrawSummary::none`] where no draw could be computed.
     pub summaries: Vec<DrawSummary>,

@@ -12,6 +12,7 @@ pub const HPD_MASS: f64 = 0.9;
 
 /// One column of draws.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct ColumnSummary {
     /// The mean.
     pub mean: f64,
@@ -68,6 +69,7 @@ fn power_of_two(value: f64) -> f64 {
 
 /// The draws of one posterior.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct DrawSummary {
     /// How many draws there are.
     pub draws: usize,

@@ -1,10 +1,10 @@
-//! A mean with its standard error and its median, and the row that carries the mean, if one does.
+//! A mean with its standard error and its median, and the row that dominates the mean, if one does.
 
 use serde::{Deserialize, Serialize};
 
 use super::quantile;
 
-/// A row carries a mean only if the mean is farther than this from what it is without the row. In nats, for scores.
+/// A row dominates a mean only if the mean is farther than this from what it is without the row. In nats, for scores.
 const SHIFT: f64 = 0.1;
 /// … and farther than so many standard errors of the other rows, by their interquartile range, which no row moves.
 const ERRORS: f64 = 2.0;
@@ -13,6 +13,7 @@ const QUARTILES: f64 = 1.349;
 
 /// A mean with its standard error, and how far it is to be believed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Estimate {
     /// The mean.
     pub mean: f64,
@@ -20,13 +21,14 @@ pub struct Estimate {
     pub standard_error: f64,
     /// The median, which no single row moves far.
     pub median: f64,
-    /// The row that carries the mean, if there is one.
+    /// The row that dominates the mean, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carrier: Option<Carrier>,
 }
 
 /// A single row without which a mean would be another.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Carrier {
     /// Its number, from 0.
     pub row: usize,
@@ -41,7 +43,7 @@ pub struct Carrier {
 impl Estimate {
     /// Of `values`, whose places are the rows; the standard error of fewer than two is zero.
     ///
-    /// A row carries the mean if it moves it by more than 0.1 and by more than two standard errors of the other rows
+    /// A row dominates the mean if it moves it by more than 0.1 and by more than two standard errors of the other rows
     /// (from their interquartile range).
     pub fn of(values: &[f64]) -> Self {
         let (mean, standard_error) = moments(values.iter().copied(), values.len());
@@ -88,10 +90,10 @@ impl Estimate {
 }
 
 impl Carrier {
-    /// What to say of it where the mean of `name` is printed, as in "row 17 as read carries the mean NLL: …".
+    /// What to say of it where the mean of `name` is printed, as in "row 17 as read dominates the mean NLL: …".
     pub fn sentence(&self, name: &str, estimate: &Estimate) -> String {
         format!(
-            "row {} as read carries the mean {name}: it has {:.1} itself, without it the mean is {:.4} ± {:.4}; the median \
+            "row {} as read dominates the mean {name}: it has {:.1} itself, without it the mean is {:.4} ± {:.4}; the median \
              is {:.4}",
             self.row + 1,
             self.value,
@@ -143,7 +145,9 @@ mod tests {
         assert!((found.robust_error() / clean.standard_error - 1.0).abs() < 0.05);
         assert!((found.median - clean.median).abs() < 0.15);
         assert!(
-            carrier.sentence("NLL", &found).starts_with("row 32 as read carries the mean NLL: it has 500.0")
+            carrier
+                .sentence("NLL", &found)
+                .starts_with("row 32 as read dominates the mean NLL: it has 500.0")
         );
         let rows: Vec<usize> = (0..200).map(|row| 2 * row).collect();
         assert_eq!(Estimate::of_rows(&rows, &values).carrier.unwrap().row, 62);

@@ -10,6 +10,41 @@ pub mod random;
 pub use draws::{ColumnSummary, DrawSummary, HPD_MASS, LEVELS};
 pub use estimate::{Carrier, Estimate};
 
+/// The mean, summed in order; zero of none.
+pub fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// Mean and population standard deviation, with N below, both summed in order.
+pub fn moments(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
+    let count = values.clone().count() as f64;
+    let mean = values.clone().sum::<f64>() / count;
+    (mean, (values.map(|value| (value - mean) * (value - mean)).sum::<f64>() / count).sqrt())
+}
+
+/// Mean and population variance of each of `dim` columns over `count` rows, which `read` writes one by one, twice. Terms are
+/// divided before they are added, so that no sum of large numbers overflows.
+pub fn column_moments(
+    count: usize,
+    dim: usize,
+    mut read: impl FnMut(usize, &mut [f64]),
+) -> (Vec<f64>, Vec<f64>) {
+    let rows = count as f64;
+    let mut row = vec![0.0; dim];
+    let (mut mean, mut variance) = (vec![0.0; dim], vec![0.0; dim]);
+    for index in 0..count {
+        read(index, &mut row);
+        mean.iter_mut().zip(&row).for_each(|(mean, x)| *mean += x / rows);
+    }
+    for index in 0..count {
+        read(index, &mut row);
+        for ((variance, x), mean) in variance.iter_mut().zip(&row).zip(&mean) {
+            *variance += (x - mean) * (x - mean) / rows;
+        }
+    }
+    (mean, variance)
+}
+
 /// The quantile at `level` in [0, 1] of `sorted`, which must not be empty.
 ///
 /// It interpolates linearly between order statistics: with N values, place (N − 1)·`level` counted from 0 (type 7 of
@@ -24,6 +59,16 @@ pub fn quantile(sorted: &[f64], level: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn moments_are_those_of_the_textbook() {
+        let values = [1.0, 2.0, 3.0, 6.0];
+        assert_eq!((mean(&values), mean(&[])), (3.0, 0.0));
+        assert_eq!(moments(values.into_iter()), (3.0, 3.5_f64.sqrt()));
+        // Columns (1, 3) and (2, 6).
+        let columns = column_moments(2, 2, |row, out| out.copy_from_slice(&values[2 * row..][..2]));
+        assert_eq!(columns, (vec![2.0, 4.0], vec![1.0, 4.0]));
+    }
 
     #[test]
     fn quantiles_follow_the_convention_of_numpy() {

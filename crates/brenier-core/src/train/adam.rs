@@ -4,7 +4,7 @@ use rayon::join;
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::{AdamRates, Real, adam_step, dot, vectorised};
-use crate::map::{Block, Constraint, Trainable};
+use crate::map::{Constraint, ParameterBlock, Trainable};
 
 /// The constants of Adam.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -84,7 +84,7 @@ struct Walk<'a, T: Real, M: Trainable<T>> {
 
 impl<T: Real, M: Trainable<T>> Walk<'_, T, M> {
     /// Computes the gradient of all blocks and returns the square of its norm, summed in an order that the blocks alone decide.
-    fn gradient(&self, blocks: &[Block], first: usize, g: &mut [T]) -> f64 {
+    fn gradient(&self, blocks: &[ParameterBlock], first: usize, g: &mut [T]) -> f64 {
         if let [_] = blocks {
             self.map.block_gradient(self.workspace, first, g);
             return vectorised(
@@ -102,7 +102,15 @@ impl<T: Real, M: Trainable<T>> Walk<'_, T, M> {
     }
 
     /// Halves the list of blocks (by entries) until one is left, each half a task of its own.
-    fn descend(&self, blocks: &[Block], first: usize, p: &mut [T], m: &mut [T], v: &mut [T], g: &mut [T]) {
+    fn descend(
+        &self,
+        blocks: &[ParameterBlock],
+        first: usize,
+        p: &mut [T],
+        m: &mut [T],
+        v: &mut [T],
+        g: &mut [T],
+    ) {
         if let [block] = blocks {
             match self.shrink {
                 None => self.map.block_gradient(self.workspace, first, g),
@@ -164,7 +172,7 @@ impl<T: Real, M: Trainable<T>> Walk<'_, T, M> {
 }
 
 /// Where a list of at least two blocks is halved by entries: the number of blocks, and of entries, before the cut.
-fn halves(blocks: &[Block]) -> (usize, usize) {
+fn halves(blocks: &[ParameterBlock]) -> (usize, usize) {
     let (start, end) = (blocks[0].range.start, blocks[blocks.len() - 1].range.end);
     let middle = start + (end - start) / 2;
     let half = blocks.partition_point(|block| block.range.end <= middle).clamp(1, blocks.len() - 1);

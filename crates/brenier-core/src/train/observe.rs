@@ -6,6 +6,7 @@ use crate::EventKind;
 
 /// One validation of a training run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Progress {
     /// Steps taken.
     pub step: u64,

@@ -126,6 +126,7 @@ pub(super) struct State {
 
 /// What a run produced.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Outcome {
     /// Why it ended.
     pub stop: Stop,

@@ -8,6 +8,7 @@ use crate::{Error, Result};
 /// How the learning rate falls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Schedule {
     /// It drops when validations bring nothing better, and the last drop ends the run.
     #[default]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Dataset, Stop, TrainEvent, TrainSettings, train};
 use crate::map::method::Training;
-use crate::map::{Block, ConditionalMap, Constraint, TensorSpec, Trainable};
+use crate::map::{ConditionalMap, Constraint, ParameterBlock, TensorSpec, Trainable};
 use crate::{Error, Event, Result, Run};
 
 /// The loss ½(θ − 3)², except where `broken` says that a step breaks down.
@@ -23,7 +23,7 @@ struct Room {
     slope: f32,
     x: Vec<f32>,
     y: Vec<f32>,
-    blocks: Vec<Block>,
+    blocks: Vec<ParameterBlock>,
 }
 
 impl ConditionalMap<f32> for Fragile {
@@ -60,7 +60,7 @@ impl Trainable<f32> for Fragile {
     type Workspace = Room;
 
     fn workspace(&self, rows: usize) -> Room {
-        let block = Block { range: 0..1, rate: 1.0, constraint: Constraint::Free, decays: false };
+        let block = ParameterBlock { range: 0..1, rate: 1.0, constraint: Constraint::Free, decays: false };
         Room { slope: 0.0, x: vec![0.0; rows], y: Vec::new(), blocks: vec![block] }
     }
     fn load<'a>(&self, room: &'a mut Room, rows: usize) -> (&'a mut [f32], &'a mut [f32]) {
@@ -79,7 +79,7 @@ impl Trainable<f32> for Fragile {
     fn loss(&self, _room: &mut Room) -> Result<f64> {
         Ok(if self.blind { f64::INFINITY } else { self.value() })
     }
-    fn blocks<'a>(&self, room: &'a Room) -> &'a [Block] {
+    fn blocks<'a>(&self, room: &'a Room) -> &'a [ParameterBlock] {
         &room.blocks
     }
     fn block_gradient(&self, room: &Room, _index: usize, gradient: &mut [f32]) {

@@ -68,6 +68,7 @@ impl From<ColumnSettings> for String {
 /// How the columns are centred and scaled after their support's bijection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Scaling {
     /// Mean and (population) standard deviation of the training rows.
     #[default]

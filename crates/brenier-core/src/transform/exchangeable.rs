@@ -285,11 +285,11 @@ fn for_each_product(d: usize, degree: usize, mut with: impl FnMut(&[usize])) {
     }
 }
 
-/// The mean, summed in the order of the values.
+/// The mean, summed from the least value to the largest.
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_unstable_by(f64::total_cmp);
-    values.iter().sum::<f64>() / values.len() as f64
+    crate::statistics::mean(&values)
 }
 
 #[cfg(test)]

@@ -189,6 +189,7 @@ impl KeptNoise<'_> {
 
 /// Declared noise in the variables that a map sees.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum GivenNoise {
     /// Independent noise of each variable with these standard deviations.
     Columns(Vec<f32>),

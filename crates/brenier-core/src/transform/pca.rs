@@ -23,6 +23,7 @@ const MANY_ROWS: usize = 1024;
 /// How many principal components to keep: a count (`8`) or a fraction of the variance (`0.99`).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
+#[non_exhaustive]
 pub enum PcaSettings {
     /// This many components.
     Count(usize),

@@ -35,6 +35,7 @@ use std::str::FromStr;
 /// `log-interval(1e-3,10)`. Reading checks the bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
+#[non_exhaustive]
 pub enum Support {
     /// Any finite number: u = x.
     #[default]

@@ -24,6 +24,7 @@ const FLOOR: f64 = 1e-6;
 /// Which columns are whitened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Whiten {
     /// None: each column is centred and scaled by itself.
     #[default]

@@ -17,7 +17,7 @@ use std::path::Path;
 
 use super::encode::Read;
 use super::flat::Flat;
-use super::format::{Choice, ReadOptions};
+use super::format::{ColumnChoice, ReadOptions};
 use super::rows::{EXACT_INTEGERS, LONGEST_LEVEL, NOT_A_NUMBER, Rows, guarded, half_to_f64, rounded_warning};
 use super::source::{Source, read_error};
 use crate::{Error, Result};
@@ -35,7 +35,7 @@ pub(super) fn read(
     path: &Path,
     source: Source,
     options: &ReadOptions,
-    choose: impl FnOnce(&[String]) -> Result<Choice>,
+    choose: impl FnOnce(&[String]) -> Result<ColumnChoice>,
 ) -> Result<Read> {
     if source.head.starts_with(MAGIC) {
         let (file, size) = source.into_file()?;
@@ -49,7 +49,7 @@ fn read_stream(
     path: &Path,
     mut input: impl io::Read,
     options: &ReadOptions,
-    choose: impl FnOnce(&[String]) -> Result<Choice>,
+    choose: impl FnOnce(&[String]) -> Result<ColumnChoice>,
 ) -> Result<Read> {
     let metadata = message(path, &mut input, &mut Vec::new())?.unwrap_or_default();
     let schema = Flat::root(&metadata).filter(|message| message.u8(1) == Some(1)).and_then(|m| m.table(2));
@@ -62,7 +62,7 @@ fn read_file(
     mut input: impl io::Read + Seek,
     size: u64,
     options: &ReadOptions,
-    choose: impl FnOnce(&[String]) -> Result<Choice>,
+    choose: impl FnOnce(&[String]) -> Result<ColumnChoice>,
 ) -> Result<Read> {
     let end = MAGIC.len() as u64 + 4;
     let place = size.checked_sub(end).ok_or_else(|| damaged(path, "it is cut short"))?;
@@ -116,7 +116,7 @@ fn load(
     path: &Path,
     schema: Option<Flat<'_>>,
     options: &ReadOptions,
-    choose: impl FnOnce(&[String]) -> Result<Choice>,
+    choose: impl FnOnce(&[String]) -> Result<ColumnChoice>,
     mut next: impl FnMut(&mut Vec<u8>) -> Result<Option<Vec<u8>>>,
 ) -> Result<Read> {
     let schema = schema.ok_or_else(|| damaged(path, "it has no schema"))?;

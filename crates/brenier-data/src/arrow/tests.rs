@@ -8,7 +8,7 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use crate::Result;
-use crate::{Choice, Missing, Read, ReadOptions, Table};
+use crate::{ColumnChoice, Missing, Read, ReadOptions, Table};
 
 const FILES: [(&str, &[u8]); 4] = [
     ("plain", include_bytes!("fixtures/plain.feather")),
@@ -18,7 +18,7 @@ const FILES: [(&str, &[u8]); 4] = [
 ];
 const POLARS: &[u8] = include_bytes!("fixtures/polars.arrow");
 
-fn read(bytes: &[u8], choose: impl FnOnce(&[String]) -> Result<Choice>) -> Result<Read> {
+fn read(bytes: &[u8], choose: impl FnOnce(&[String]) -> Result<ColumnChoice>) -> Result<Read> {
     let (path, options) =
         (Path::new("t.arrow"), ReadOptions { missing: Missing::DropRows, ..Default::default() });
     match bytes.starts_with(super::MAGIC) {
@@ -32,7 +32,7 @@ fn columns(bytes: &[u8], names: &[&str], categorical: bool) -> Result<Read> {
     read(bytes, |have| {
         let columns: Vec<usize> =
             names.iter().map(|name| have.iter().position(|own| own == name).unwrap()).collect();
-        Ok(Choice { categorical: if categorical { columns.clone() } else { Vec::new() }, columns })
+        Ok(ColumnChoice { categorical: if categorical { columns.clone() } else { Vec::new() }, columns })
     })
 }
 
@@ -144,7 +144,7 @@ fn read_column(bytes: &[u8], turn: usize) {
     let column = [0, 11, 16, 18, 19][turn % 5];
     let _ = read(bytes, |names| {
         let columns = vec![column.min(names.len().saturating_sub(1))];
-        Ok(Choice { categorical: columns.clone(), columns })
+        Ok(ColumnChoice { categorical: columns.clone(), columns })
     });
 }
 

@@ -3,8 +3,8 @@
 use super::*;
 use proptest::prelude::*;
 
-fn all(names: &[String]) -> Result<Choice> {
-    Ok(Choice { columns: (0..names.len()).collect(), categorical: Vec::new() })
+fn all(names: &[String]) -> Result<ColumnChoice> {
+    Ok(ColumnChoice { columns: (0..names.len()).collect(), categorical: Vec::new() })
 }
 
 fn read_with(text: impl io::Read, options: &ReadOptions) -> Result<Read> {
@@ -124,7 +124,7 @@ fn text_in_a_number_column_is_named() {
     assert!(problem(format!("a,b\n1,{}\n", "x".repeat(99))).contains(&format!("\"{}…\"", "x".repeat(40))));
     // Text in a column nobody asked for is fine.
     let text = "id,b\nfoo,2\n\"bar, the second\",3\n";
-    let second = |_: &[String]| Ok(Choice { columns: vec![1], categorical: Vec::new() });
+    let second = |_: &[String]| Ok(ColumnChoice { columns: vec![1], categorical: Vec::new() });
     let options = ReadOptions::default();
     let table = read(Path::new("t"), text.as_bytes(), None, false, &options, second).unwrap().table;
     assert_eq!((table.names(), table.values()), (&["b".to_owned()][..], &[2.0, 3.0][..]));
@@ -204,7 +204,7 @@ fn dates_are_named_as_such() {
 #[test]
 fn categories_are_read_as_positions() {
     let text = "colour,y\nred,1\nblue,2\nred,NA\n 1.0 ,3\n1,4\nNA,5\n";
-    let choice = |_: &[String]| Ok(Choice { columns: vec![1, 0], categorical: vec![0] });
+    let choice = |_: &[String]| Ok(ColumnChoice { columns: vec![1, 0], categorical: vec![0] });
     let options = ReadOptions { missing: Missing::DropRows, ..Default::default() };
     let read = read(Path::new("t"), text.as_bytes(), None, false, &options, choice).unwrap();
     assert_eq!(read.table.values(), [1.0, 0.0, 2.0, 1.0, 3.0, 2.0, 4.0, 2.0]);
@@ -212,7 +212,7 @@ fn categories_are_read_as_positions() {
     let levels = read.levels[1].as_ref().unwrap();
     assert_eq!((levels.names.join(" "), &levels.rows[..]), ("red blue 1".to_owned(), &[1, 2, 4][..]));
     let long: String = (0..1001).map(|i| format!("id{i},1\n")).collect();
-    let choice = |_: &[String]| Ok(Choice { columns: vec![0], categorical: vec![0] });
+    let choice = |_: &[String]| Ok(ColumnChoice { columns: vec![0], categorical: vec![0] });
     let error =
         super::read(Path::new("t"), format!("id,y\n{long}").as_bytes(), None, false, &options, choice);
     assert!(error.unwrap_err().to_string().contains("\"id\" has more than 1000 different values"));

@@ -29,7 +29,7 @@ fn parse_with(
 
 fn categories(bytes: &[u8]) -> Result<Read> {
     let options = ReadOptions { missing: Missing::DropRows, ..Default::default() };
-    let choose = |_: &[String]| Ok(Choice { columns: vec![0], categorical: vec![0] });
+    let choose = |_: &[String]| Ok(ColumnChoice { columns: vec![0], categorical: vec![0] });
     super::read(Path::new("t.parquet"), file_of(bytes), bytes.len() as u64, &options, choose)
 }
 

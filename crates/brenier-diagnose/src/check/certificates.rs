@@ -23,6 +23,7 @@ const RANGE_DRAWS: usize = 512;
 
 /// How the draws of the calibration were solved for.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Inversions {
     /// Draws whose residual is known.
     pub draws: usize,
@@ -59,6 +60,7 @@ impl Inversions {
 
 /// x → z → x, in standardised coordinates.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct RoundTrip {
     /// Pairs carried there and back.
     pub rows: usize,
@@ -70,6 +72,7 @@ pub struct RoundTrip {
 
 /// A flow's paths over some observations; see [`brenier_core::Straightness`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Paths {
     /// Observations looked at.
     pub observations: usize,
@@ -85,6 +88,7 @@ pub struct Paths {
 
 /// ∫ π(x | y) dx at one observation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Normalisation {
     /// Row of the table, from 0.
     pub row: usize,
@@ -96,6 +100,7 @@ pub struct Normalisation {
 
 /// What the map is certified to do, in the standardised coordinates it works in.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Certificates {
     /// Its local stretching.
     pub spectrum: Certificate,

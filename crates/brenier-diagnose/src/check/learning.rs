@@ -8,7 +8,7 @@ use super::{CheckEvent, CheckSettings, Likelihood, Stage, thresholds};
 use crate::diagnose::{C2stSettings, Sample, SlicedSettings, c2st, sliced_wasserstein};
 use crate::map::method::SizeAdvice;
 use crate::map::{Method, SampleSettings};
-use crate::statistics::Estimate;
+use crate::statistics::{Estimate, mean};
 use crate::train::{Progress, Stop};
 use crate::{Error, Posterior, Result, Run, TrainingScores};
 
@@ -21,6 +21,7 @@ const MEMBER_DRAWS: usize = 1000;
 /// What is likelier to make the model better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Advice {
     /// The training was cut short while the validation loss still fell.
     MoreTraining,
@@ -32,8 +33,9 @@ pub enum Advice {
 
 /// How much better training rows fit than validation rows: validation minus training NLL, standardised nats.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Gap {
-    /// Difference of the means. A row that alone carries its mean is left out: [`crate::statistics::Carrier`].
+    /// Difference of the means. A row that alone dominates its mean is left out: [`crate::statistics::Carrier`].
     pub mean: f64,
     /// Difference of the medians; none for [`GapSource::LastSteps`].
     pub median: Option<f64>,
@@ -46,6 +48,7 @@ pub struct Gap {
 /// Where the figures of a [`Gap`] come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum GapSource {
     /// The rows of the fit, scored with the weights that the model holds.
     SavedModel,
@@ -81,7 +84,7 @@ impl Gap {
         })
     }
 
-    /// What stands behind the figure, in words.
+    /// What the figure is based on, in words.
     fn basis(&self, noise: f64) -> String {
         let mut text = format!("chance: ±{noise:.3}");
         if let Some(median) = self.median {
@@ -89,8 +92,8 @@ impl Gap {
         }
         match self.left_out {
             0 => {}
-            1 => text.push_str("; one row that alone would carry its mean is left out"),
-            _ => text.push_str("; two rows that alone would carry their means are left out"),
+            1 => text.push_str("; one row that alone would dominate its mean is left out"),
+            _ => text.push_str("; two rows that alone would dominate their means are left out"),
         }
         if self.source == GapSource::LastSteps {
             text.push_str(
@@ -102,12 +105,9 @@ impl Gap {
     }
 }
 
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
-}
-
 /// What the training history says.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Learning {
     /// Why the training ended.
     pub stop: Stop,
@@ -234,7 +234,8 @@ impl Learning {
 
 /// Another model of the same problem beside the one that was checked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Member {
+#[non_exhaustive]
+pub struct OtherFit {
     /// Its name.
     pub name: String,
     /// Its seed.
@@ -276,7 +277,7 @@ pub(super) fn compare_members(
     scored: &RowScores,
     settings: &CheckSettings,
     run: &mut Run<'_>,
-) -> Result<Vec<Member>> {
+) -> Result<Vec<OtherFit>> {
     if others.is_empty() {
         return Ok(Vec::new());
     }
@@ -323,7 +324,7 @@ pub(super) fn compare_members(
                 accuracy += c2st(&own, &theirs, &judge)?.accuracy;
             }
         }
-        members.push(Member {
+        members.push(OtherFit {
             name: name.clone(),
             seed: other.header().seed,
             nll_difference: Estimate::of(&differences),

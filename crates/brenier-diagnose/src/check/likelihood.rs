@@ -9,6 +9,7 @@ use crate::{Error, LogDensities, Posterior, Result};
 
 /// Mean negative log-likelihoods of one factor, in both units.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Scored {
     /// In the units of the user's columns.
     pub user: Estimate,
@@ -29,6 +30,7 @@ impl Scored {
 
 /// How likely the held-out rows are.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Likelihood {
     /// Rows scored.
     pub rows: usize,

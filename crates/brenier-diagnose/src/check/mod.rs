@@ -2,9 +2,9 @@
 //!
 //! [`check()`] takes a model and a table of pairs (x, y) that it was not fitted to, and asks in turn: how likely are
 //! the pairs ([`Likelihood`]); are the posteriors calibrated ([`crate::diagnose::calibrate`]); is the map what it
-//! claims to be ([`Certificates`]); do the pairs lie where the model has learned ([`Support`]); do simulations from
+//! claims to be ([`Certificates`]); do the pairs lie where the model has learned ([`OutlierCount`]); do simulations from
 //! its draws look like the data ([`Predictive`], with a simulator); would more training or more simulations help
-//! ([`Learning`]); and do other fits agree ([`Member`]). [`Verdict`] turns the figures into words by thresholds that
+//! ([`Learning`]); and do other fits agree ([`OtherFit`]). [`Verdict`] turns the figures into words by thresholds that
 //! stand in `docs/diagnostics.md`.
 //!
 //! ```
@@ -12,8 +12,8 @@
 //! use brenier_core::{Fit, Run};
 //!
 //! # fn main() -> brenier_core::Result<()> {
-//! let posterior = Fit::of("x1,x2").given("y").quick().epochs(5).run(&brenier_core::demo::simulate(1000, 0))?;
-//! let held_out = brenier_core::demo::simulate(200, 1);
+//! let posterior = Fit::of("x1,x2").given("y").quick().epochs(5).run(&brenier_core::example::simulate(1000, 0))?;
+//! let held_out = brenier_core::example::simulate(200, 1);
 //! let settings = CheckSettings { draws: Some(100), ..Default::default() };
 //! let found = check(&posterior, &held_out, &settings, Against::default(), Run::silent())?;
 //! println!("{}: {}", found.verdict.trust, found.verdict.headline);
@@ -32,7 +32,7 @@ use crate::EventKind;
 use serde::{Deserialize, Serialize};
 
 pub use certificates::{Certificates, Inversions, Normalisation, Paths, RoundTrip};
-pub use learning::{Advice, Gap, GapSource, Learning, Member};
+pub use learning::{Advice, Gap, GapSource, Learning, OtherFit};
 pub use likelihood::{Likelihood, Scored};
 pub use predictive::{Predictive, PredictiveOutput, PredictiveRow};
 pub use verdict::{Finding, Severity, Topic, Trust, Verdict, quantity_name, thresholds};
@@ -41,6 +41,7 @@ use crate::data::Table;
 use crate::diagnose::Calibration;
 use crate::map::Method;
 use crate::simulate::Simulator;
+use crate::statistics::mean;
 use crate::train::Stop;
 use crate::{Distance, Error, Posterior, Result, Run};
 use pairs::HeldOut;
@@ -104,6 +105,7 @@ const DISAGREEMENTS: usize = 200;
 /// A part of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Stage {
     /// Log densities of all held-out rows.
     Densities,
@@ -120,6 +122,7 @@ pub enum Stage {
 /// What a check tells while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum CheckEvent {
     /// A stage begins.
     Started {
@@ -151,6 +154,7 @@ pub struct Against<'a> {
 
 /// What was checked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Subject {
     /// The kind of map.
     pub method: Method,
@@ -178,7 +182,8 @@ pub struct Subject {
 
 /// The rows it was checked with.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Rows {
+#[non_exhaustive]
+pub struct HeldOutRows {
     /// Rows of the table.
     pub rows: usize,
     /// Pairs that calibration looked at.
@@ -191,7 +196,8 @@ pub struct Rows {
 
 /// How many held-out observations lie outside what the model has learned from.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Support {
+#[non_exhaustive]
+pub struct OutlierCount {
     /// Observations looked at.
     pub rows: usize,
     /// Those beyond [`Distance::EXTREME`] of the training distribution.
@@ -204,6 +210,7 @@ pub struct Support {
 
 /// How far the members of an ensemble disagree at the pairs, in nats; see [`Posterior::disagreement`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Disagreement {
     /// Members of the ensemble.
     pub members: usize,
@@ -217,6 +224,7 @@ pub struct Disagreement {
 
 /// All that [`check()`] finds.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct Check {
     /// Version of the program.
     pub brenier_version: &'static str,
@@ -225,7 +233,7 @@ pub struct Check {
     /// The model.
     pub subject: Subject,
     /// The held-out rows.
-    pub held_out: Rows,
+    pub held_out: HeldOutRows,
     /// The settings used.
     pub settings: CheckSettings,
     /// Log densities of the held-out rows.
@@ -237,7 +245,7 @@ pub struct Check {
     /// What the map is certified to do.
     pub certificates: Certificates,
     /// Whether the rows lie where the model has learned; none where it cannot tell.
-    pub support: Option<Support>,
+    pub support: Option<OutlierCount>,
     /// Posterior predictive checks, with a simulator.
     pub predictive: Option<Predictive>,
     /// How far the members of an ensemble disagree; none for a single map.
@@ -245,7 +253,7 @@ pub struct Check {
     /// What the training history says.
     pub learning: Learning,
     /// How other models compare.
-    pub members: Vec<Member>,
+    pub members: Vec<OtherFit>,
 }
 
 /// Checks `model` on the rows of `table`, which holds its target and given columns (others are ignored).
@@ -304,7 +312,7 @@ pub fn check(
         data_sha256: header.data_sha256.clone(),
         brenier_version: header.brenier_version.clone(),
     };
-    let rows = Rows {
+    let rows = HeldOutRows {
         rows: held_out.rows,
         pairs: chosen.count,
         trained_on: [&held_out.sha256, &held_out.sha256_in_order].contains(&&header.data_sha256),
@@ -343,12 +351,12 @@ fn disagreement(
     Ok(Some(Disagreement {
         members: model.members().len(),
         pairs: found.len(),
-        mean: found.iter().sum::<f64>() / found.len() as f64,
+        mean: mean(&found),
         largest: found.iter().copied().fold(0.0, f64::max),
     }))
 }
 
-fn support(model: &Posterior, chosen: &pairs::Chosen) -> Result<Option<Support>> {
+fn support(model: &Posterior, chosen: &pairs::Chosen) -> Result<Option<OutlierCount>> {
     if model.given_names().is_empty() {
         return Ok(None);
     }
@@ -359,5 +367,5 @@ fn support(model: &Posterior, chosen: &pairs::Chosen) -> Result<Option<Support>>
     // The first of equals.
     let column = names.rev().max_by_key(|name| votes(name)).filter(|_| !extreme.is_empty()).cloned();
     let expected = 1.0 - Distance::EXTREME;
-    Ok(Some(Support { rows: chosen.count, extreme: extreme.len(), expected, column }))
+    Ok(Some(OutlierCount { rows: chosen.count, extreme: extreme.len(), expected, column }))
 }

@@ -24,6 +24,7 @@ const EXTREME: f64 = 0.05;
 
 /// One output at one observation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct PredictiveRow {
     /// Row of the table, from 0.
     pub row: usize,
@@ -37,6 +38,7 @@ pub struct PredictiveRow {
 
 /// One output over all observations.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct PredictiveOutput {
     /// The given column.
     pub name: String,
@@ -50,6 +52,7 @@ pub struct PredictiveOutput {
 
 /// Posterior predictive checks over several observations.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Predictive {
     /// Observations.
     pub observations: usize,

@@ -77,6 +77,7 @@ impl fmt::Display for Trust {
 /// What a finding means for the verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Severity {
     /// As it should be.
     Good,
@@ -91,6 +92,7 @@ pub enum Severity {
 /// What a finding is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Topic {
     /// The held-out table itself.
     Data,
@@ -100,7 +102,7 @@ pub enum Topic {
     Calibration,
     /// Map certificates.
     Map,
-    /// Out-of-support rows.
+    /// Out-of-distribution rows.
     Support,
     /// Posterior predictive checks.
     Predictive,
@@ -112,6 +114,7 @@ pub enum Topic {
 
 /// One reason.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Finding {
     /// What it means.
     pub severity: Severity,
@@ -123,6 +126,7 @@ pub struct Finding {
 
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Verdict {
     /// In one word.
     pub trust: Trust,

@@ -30,6 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ranks::{Corridor, Ranks, Uniformity, holm};
 use crate::kernel::spd::{self, SpdScratch};
+use crate::statistics::column_moments;
 use crate::statistics::random::{below, stream};
 use crate::{Error, Result};
 
@@ -132,6 +133,7 @@ pub struct PairDraws {
 /// What a check ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Quantity {
     /// This parameter, from 0: SBC.
     Parameter(usize),
@@ -145,6 +147,7 @@ pub enum Quantity {
 
 /// One check.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct RankCheck {
     /// What was ranked.
     pub quantity: Quantity,
@@ -160,6 +163,7 @@ pub struct RankCheck {
 
 /// All checks of one method.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Calibration {
     /// Pairs.
     pub pairs: usize,
@@ -496,18 +500,10 @@ fn by_lot(
 
 /// Mean and standard deviation of each column, one where it is constant.
 fn moments(values: &[f64], dim: usize) -> (Vec<f64>, Vec<f64>) {
-    let rows = (values.len() / dim) as f64;
-    let mut mean = vec![0.0; dim];
-    for row in values.chunks_exact(dim) {
-        mean.iter_mut().zip(row).for_each(|(mean, x)| *mean += x / rows);
-    }
-    let mut square = vec![0.0; dim];
-    for row in values.chunks_exact(dim) {
-        for ((square, x), mean) in square.iter_mut().zip(row).zip(&mean) {
-            *square += (x - mean) * (x - mean) / rows;
-        }
-    }
-    let scale = square.iter().map(|s| if *s > 0.0 && s.is_finite() { s.sqrt() } else { 1.0 }).collect();
+    let (mean, variance) = column_moments(values.len() / dim, dim, |row, out| {
+        out.copy_from_slice(&values[row * dim..][..dim]);
+    });
+    let scale = variance.iter().map(|s| if *s > 0.0 && s.is_finite() { s.sqrt() } else { 1.0 }).collect();
     (mean, scale)
 }
 

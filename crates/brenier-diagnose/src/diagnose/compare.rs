@@ -47,6 +47,7 @@ impl Default for CompareSettings {
 
 /// One column of both samples, in its own units.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct ColumnComparison {
     /// Means of the first and the second sample.
     pub mean: [f64; 2],
@@ -61,6 +62,7 @@ pub struct ColumnComparison {
 
 /// All that [`compare`] finds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Comparison {
     /// Rows of each sample.
     pub rows: [usize; 2],

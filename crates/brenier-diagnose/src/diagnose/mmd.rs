@@ -30,6 +30,7 @@ const MEDIAN_ROWS: usize = 1000;
 /// The width h of the kernel exp(−‖a − b‖² / (2h²)).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Text", into = "Text")]
+#[non_exhaustive]
 pub enum Bandwidth {
     /// This h > 0.
     Fixed(f64),
@@ -93,6 +94,7 @@ fn wrong_width(text: &str) -> Error {
 
 /// A distance between two samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Mmd {
     /// MMD², the V-statistic.
     pub squared: f64,
@@ -267,6 +269,7 @@ impl Default for MmdTestSettings {
 
 /// The outcome of [`mmd_test`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct MmdTest {
     /// The distance between the rows that took part.
     pub mmd: Mmd,

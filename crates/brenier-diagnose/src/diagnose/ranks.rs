@@ -39,6 +39,7 @@ pub struct RankHistogram {
 
 /// How uniform ranks are.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Uniformity {
     /// The probability of a walk that leaves a corridor as wide as this one did, if the ranks are uniform; exact.
     pub band_p_value: f64,

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Sample;
 use super::sample::check_same_columns;
+use crate::statistics::Estimate;
 use crate::statistics::random::stream;
 use crate::{Error, Result};
 
@@ -34,6 +35,7 @@ impl Default for SlicedSettings {
 
 /// The outcome of [`sliced_wasserstein`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct SlicedWasserstein {
     /// SW_p, in the units of the columns.
     pub distance: f64,
@@ -74,10 +76,7 @@ pub fn sliced_wasserstein(
             transport(&projected(p, &direction), &projected(q, &direction), settings.order)
         })
         .collect();
-    let count = directions as f64;
-    let mean = powers.iter().sum::<f64>() / count;
-    let squares: f64 = powers.iter().map(|power| (power - mean).powi(2)).sum();
-    let error = (squares / (count * (count - 1.0).max(1.0))).sqrt();
+    let Estimate { mean, standard_error: error, .. } = Estimate::of(&powers);
     let distance = mean.powf(1.0 / settings.order);
     // d(mean^{1/p}) = mean^{1/p} / (p mean) d(mean).
     let standard_error = if mean > 0.0 { distance / (settings.order * mean) * error } else { 0.0 };

@@ -192,20 +192,20 @@ impl Document {
             match block {
                 Block::Text(text) => {
                     let before = caption.replace(text.clone());
-                    section.blocks.extend(before.map(report::Block::Text));
+                    section.blocks.extend(before.map(report::Piece::Text));
                 }
-                Block::Table(table) => section.blocks.push(report::Block::Table(TextTable {
+                Block::Table(table) => section.blocks.push(report::Piece::Table(TextTable {
                     caption: caption.take().unwrap_or_default(),
                     header: table.header.clone(),
                     rows: table.rows.clone(),
                 })),
                 Block::Picture { stem, caption: about } => {
-                    section.blocks.extend(caption.take().map(report::Block::Text));
+                    section.blocks.extend(caption.take().map(report::Piece::Text));
                     let path = folder.join(format!("{stem}.svg"));
                     let svg = std::fs::read_to_string(&path)
                         .map_err(|source| Error::io(&path, "read the picture", source))?;
                     let (title, caption) = about.split_once(": ").unwrap_or((about.as_str(), ""));
-                    section.blocks.push(report::Block::Picture(Picture {
+                    section.blocks.push(report::Piece::Picture(Picture {
                         svg,
                         title: title.to_owned(),
                         caption: caption.to_owned(),
@@ -213,7 +213,7 @@ impl Document {
                 }
             }
         }
-        section.blocks.extend(caption.map(report::Block::Text));
+        section.blocks.extend(caption.map(report::Piece::Text));
         Ok(report::page(&self.title, &[section]))
     }
 }

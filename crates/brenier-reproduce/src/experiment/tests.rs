@@ -261,8 +261,8 @@ fn a_model_is_kept_when_its_training_has_ended() {
             let (model, step) = match bench.kept_model("map")? {
                 Some(kept) => kept,
                 None => {
-                    let table =
-                        bench.table("pairs", "pairs", |_| Ok(Some(brenier_core::demo::simulate(300, 1))))?;
+                    let table = bench
+                        .table("pairs", "pairs", |_| Ok(Some(brenier_core::example::simulate(300, 1))))?;
                     bench.model("map", "a map", |run| fit(&table, &settings, run))?
                 }
             };

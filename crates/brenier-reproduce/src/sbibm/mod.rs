@@ -1,6 +1,6 @@
 //! The simulation-based inference benchmark: nine tasks, three sizes, draws compared with those of exact posteriors.
 //!
-//! Every step is a function of the settings alone, so that its outcome can be kept and taken up: [`training_table`] →
+//! Every step is a function of the settings alone, so that its outcome can be kept and reused: [`training_table`] →
 //! [`fit_settings`] and [`fit`](crate::fit()) → [`judge`], which needs the [`test_table`], the [`observations`] and the
 //! [`reference_draws`] at each. Observations are prior predictive draws by seed; the official ones are not used.
 

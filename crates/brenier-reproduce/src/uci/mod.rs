@@ -41,7 +41,7 @@ use serde::{Deserialize, Serialize};
 use crate::data::{Split, Table, UciSet};
 use crate::diagnose::{Bandwidth, Mmd, Sample, mmd};
 use crate::map::SampleSettings;
-use crate::statistics::Estimate;
+use crate::statistics::{Estimate, moments};
 use crate::tune::{Final, SearchSpace, TuneOutcome, TuneSettings, search};
 use crate::{Error, EventKind, FitSettings, Journal, Posterior, Result, Run, StopToken, baseline, fit_split};
 use brenier_core::kernel::side_by_side;
@@ -72,6 +72,7 @@ pub struct UciSettings {
 /// An event of a cell that is filled.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum UciEvent {
     /// The cross-validation begins: this many trainings.
     Folds {
@@ -239,7 +240,7 @@ impl UciReproduction {
 
     /// Runs what the folder does not hold yet, and scores every fully trained model.
     ///
-    /// Journal, checkpoints and models are kept in `folder`; what it holds of the same run is taken up.
+    /// Journal, checkpoints and models are kept in `folder`; what it holds of the same run is continued.
     pub fn run(&self, folder: &Path, mut run: Run<'_>) -> Result<(UciResult, TuneOutcome)> {
         // No test rows: they must not even be within reach of the search.
         let split = Split { test: Vec::new(), ..self.split.clone() };
@@ -287,7 +288,8 @@ impl UciReproduction {
         let started = Instant::now();
         let model = fit_split(&self.table, train, valid, &settings, Run::silent().stop(stop))?.posterior;
         let seconds = started.elapsed().as_secs_f64();
-        let training = Final { seconds, ..Final::of(&model, trial, repeat) };
+        let mut training = Final::of(&model, trial, repeat);
+        training.seconds = seconds;
         let units = Units::new(&self.set, &self.table, train);
         let score = self.score(&model, &units, &self.split.test, training)?;
         Ok((model, score))
@@ -448,14 +450,9 @@ impl Units {
     fn new(set: &UciSet, table: &Table, train: &[u32]) -> Self {
         let all: Vec<u32> = (0..table.rows() as u32).collect();
         let rows = if set.joint { &all } else { train };
-        let count = rows.len() as f64;
-        let moment = |column: usize, of: &dyn Fn(f64) -> f64| {
-            rows.iter().map(|&row| of(table.value(row as usize, column))).sum::<f64>() / count
-        };
-        let mean: Vec<f64> = (0..table.columns()).map(|column| moment(column, &|value| value)).collect();
-        let deviation = (0..table.columns())
-            .map(|column| moment(column, &|value| (value - mean[column]).powi(2)).sqrt())
-            .collect();
+        let columns = 0..table.columns();
+        let (mean, deviation) =
+            columns.map(|column| moments(rows.iter().map(|&row| table.value(row as usize, column)))).unzip();
         Self { mean, deviation, given: table.columns() - set.targets }
     }
 

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// One finished round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Round {
     /// The round, from 0.
     pub round: u32,
@@ -25,6 +26,7 @@ pub struct Round {
 /// An event of a run.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum AbcEvent {
     /// The run begins or continues.
     Started {

@@ -7,6 +7,7 @@ use crate::{Error, Result};
 /// The algorithm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum AbcMethod {
     /// Rounds of falling tolerance.
     #[default]

@@ -13,6 +13,7 @@ use super::population::{Kernel, Population};
 use super::settings::{AbcMethod, AbcSettings};
 use crate::data::{Table, discard};
 use crate::simulate::{self, Attempt, Outcome, SimulateEvent, SimulateSettings, Simulator, Stream, Streams};
+use crate::statistics::moments;
 use crate::{Error, Result};
 use crate::{Event, Journal, Run, StopToken};
 
@@ -36,6 +37,7 @@ const PILOT_ENDING: &str = ".pilot";
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum AbcStop {
     /// The tolerance was reached, or there are enough particles.
     Finished,
@@ -49,6 +51,7 @@ pub enum AbcStop {
 
 /// Particles and how they were found.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct AbcOutcome {
     /// The last finished round (of a rejection run: what was accepted); none if there is none.
     pub population: Option<Population>,
@@ -710,13 +713,7 @@ fn keep_nearest(state: &mut State, dim: usize, n: usize, most: usize) {
 
 /// Standard deviation (population) of each column from `first` on.
 fn standard_deviations(table: &Table, first: usize) -> Vec<f64> {
-    let rows = table.rows() as f64;
-    (first..table.columns())
-        .map(|j| {
-            let mean = table.iter().map(|row| row[j]).sum::<f64>() / rows;
-            (table.iter().map(|row| (row[j] - mean).powi(2)).sum::<f64>() / rows).sqrt()
-        })
-        .collect()
+    (first..table.columns()).map(|j| moments(table.iter().map(|row| row[j])).1).collect()
 }
 
 /// Removes the files that the journal of a finished run has left.

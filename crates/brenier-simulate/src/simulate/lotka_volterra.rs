@@ -19,6 +19,7 @@ use rand::Rng;
 use super::{Attempt, Prior, PriorBlock, Simulator, Stream};
 use crate::Result;
 use crate::kernel::{Real, vectorised};
+use crate::statistics::mean;
 
 /// Points in time at which a path is recorded.
 pub const POINTS: usize = 150;
@@ -309,7 +310,7 @@ pub fn summarise(predators: &[f64], prey: &[f64], summaries: &mut [f64]) -> bool
     let mut scales = [0.0; 2];
     let mut centred = [[0.0; POINTS]; 2];
     for (i, series) in [predators, prey].into_iter().enumerate() {
-        let mean = series.iter().sum::<f64>() / n;
+        let mean = mean(series);
         let z = &mut centred[i][..series.len()];
         let mut variance = 0.0;
         for (z, value) in z.iter_mut().zip(series) {

@@ -98,7 +98,7 @@ pub trait Simulator: Send + Sync {
 }
 
 /// Names of the built-in models.
-pub const MODELS: [&str; 13] = [
+pub const SIMULATORS: [&str; 13] = [
     "lotka-volterra",
     "lotka-volterra-paths",
     "linear-gaussian",
@@ -114,7 +114,7 @@ pub const MODELS: [&str; 13] = [
     "shallow-water",
 ];
 
-/// The built-in model called `name`, one of [`MODELS`].
+/// The built-in model called `name`, one of [`SIMULATORS`].
 pub fn built_in(name: &str) -> Option<Box<dyn Simulator>> {
     match name {
         "lotka-volterra" => Some(Box::new(LotkaVolterra::default())),
@@ -127,7 +127,7 @@ pub fn built_in(name: &str) -> Option<Box<dyn Simulator>> {
 
 /// What some built-in models leave open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ModelOptions {
+pub struct SimulatorOptions {
     /// Which outputs: `amplitudes`, `features` or `projected` for `shallow-water`.
     pub outputs: Option<String>,
     /// The table with the matrix of the outputs `projected`.
@@ -140,7 +140,7 @@ pub struct ModelOptions {
 ///
 /// # Errors
 /// Options that the model does not have.
-pub fn built_in_with(name: &str, options: &ModelOptions) -> Result<Option<Box<dyn Simulator>>> {
+pub fn built_in_with(name: &str, options: &SimulatorOptions) -> Result<Option<Box<dyn Simulator>>> {
     if name == "shallow-water" {
         return ShallowWater::with_options(options).map(|model| Some(Box::new(model) as Box<dyn Simulator>));
     }
@@ -165,10 +165,10 @@ mod tests {
 
     #[test]
     fn every_model_is_built_and_options_it_does_not_have_are_refused() {
-        for name in MODELS {
-            let model = built_in_with(name, &ModelOptions::default()).unwrap().unwrap();
+        for name in SIMULATORS {
+            let model = built_in_with(name, &SimulatorOptions::default()).unwrap().unwrap();
             assert_eq!(model.identity(), built_in(name).unwrap().identity());
-            let silent = built_in_with(name, &ModelOptions { noise_free: true, ..Default::default() });
+            let silent = built_in_with(name, &SimulatorOptions { noise_free: true, ..Default::default() });
             match name {
                 "linear-gaussian" | "shallow-water" => {
                     assert_ne!(silent.unwrap().unwrap().identity(), model.identity());
@@ -177,7 +177,7 @@ mod tests {
             }
         }
         let choose = |name: &str, outputs: &str| {
-            let options = ModelOptions { outputs: Some(outputs.to_owned()), ..Default::default() };
+            let options = SimulatorOptions { outputs: Some(outputs.to_owned()), ..Default::default() };
             built_in_with(name, &options).map(|model| model.unwrap().output_names().len())
         };
         assert_eq!(choose("shallow-water", "amplitudes").unwrap(), 10_100);
@@ -190,7 +190,7 @@ mod tests {
             let error = choose(name, outputs).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         }
-        assert!(built_in_with("no such model", &ModelOptions::default()).unwrap().is_none());
+        assert!(built_in_with("no such model", &SimulatorOptions::default()).unwrap().is_none());
     }
 
     /// Without noise the linear model is its matrix.

@@ -255,7 +255,7 @@ fn split_words(command: &str) -> Result<Vec<String>> {
             }
             '\\' if cfg!(unix) => match letters.next() {
                 Some(escaped) => word.get_or_insert_default().push(escaped),
-                None => return refuse("a backslash stands at the end"),
+                None => return refuse("nothing follows the last backslash"),
             },
             space if space.is_whitespace() => words.extend(word.take()),
             other => word.get_or_insert_default().push(other),

@@ -94,6 +94,7 @@ pub struct SimulateSettings {
 /// An event of a run.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum SimulateEvent {
     /// The run begins or continues.
     Started {
@@ -117,6 +118,7 @@ impl EventKind for SimulateEvent {}
 
 /// A row that has no outputs.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct FailedRow {
     /// The row, from 0, in the whole table.
     pub row: u64,
@@ -128,6 +130,7 @@ pub struct FailedRow {
 
 /// A finished table.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Simulated {
     /// Parameters and outputs of the rows that succeeded, in order.
     pub table: Table,

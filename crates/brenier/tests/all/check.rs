@@ -8,14 +8,14 @@ use brenier::check::{
 use brenier::data::{Pick, Selection, Table};
 use brenier::map::pcp::PcpSettings;
 use brenier::map::{Method, SampleSettings};
-use brenier::report::{Block, ObservationView, Picture, ReportPage, Section};
+use brenier::report::{ObservationView, Picture, Piece, ReportPage, Section};
 use brenier::simulate::{
     Attempt, LinearGaussian, Outcome, Prior, SimulateSettings, Simulator, Stream, TwoMoons, run,
 };
 use brenier::statistics::Estimate;
 use brenier::store::{self, Tensor};
 use brenier::train::TrainSettings;
-use brenier::{FitSettings, Posterior, Run, demo, fit, fit_split};
+use brenier::{FitSettings, Posterior, Run, example, fit, fit_split};
 
 fn columns(names: &[&str]) -> Option<Selection> {
     Some(Selection::Columns(names.iter().map(|name| Pick::Name((*name).to_owned())).collect()))
@@ -42,7 +42,7 @@ fn small() -> FitSettings {
 }
 
 fn demo_model() -> Posterior {
-    fitted(demo::simulate(4000, 0), &["x1", "x2"], &["y"], 25, small())
+    fitted(example::simulate(4000, 0), &["x1", "x2"], &["y"], 25, small())
 }
 
 fn quick() -> CheckSettings {
@@ -62,7 +62,7 @@ fn changed(table: &Table, change: impl Fn(usize, &mut [f64])) -> Table {
 #[test]
 fn a_learned_map_is_certified_and_faults_are_named() {
     let model = demo_model();
-    let held_out = demo::simulate(1500, 1);
+    let held_out = example::simulate(1500, 1);
     let found = judged(&model, &held_out, &quick());
     assert_ne!(found.verdict.trust, Trust::Untrustworthy, "{:#?}", found.verdict);
     let certificates = &found.certificates;
@@ -83,7 +83,7 @@ fn a_learned_map_is_certified_and_faults_are_named() {
     let likelihood = &found.likelihood;
     assert_eq!((likelihood.rows, likelihood.failed), (1500, 0));
     let exact: f64 =
-        held_out.iter().map(|row| -demo::log_density([row[1], row[2]], row[0])).sum::<f64>() / 1500.0;
+        held_out.iter().map(|row| -example::log_density([row[1], row[2]], row[0])).sum::<f64>() / 1500.0;
     let own = likelihood.target.user;
     assert!(own.mean > exact - 3.0 * own.standard_error && own.mean < exact + 0.3, "{own:?} {exact}");
     assert!(!found.held_out.trained_on);
@@ -110,10 +110,10 @@ fn a_learned_map_is_certified_and_faults_are_named() {
         &quick(),
     );
     assert_eq!(torn.verdict.trust, Trust::Untrustworthy, "{:#?}", torn.verdict);
-    let few = judged(&model, &demo::simulate(60, 2), &quick());
+    let few = judged(&model, &example::simulate(60, 2), &quick());
     assert_ne!(few.verdict.trust, Trust::Trustworthy);
     assert!(few.verdict.findings.iter().any(|f| f.text.contains("only 60 pairs")));
-    let same = judged(&model, &demo::simulate(4000, 0), &quick());
+    let same = judged(&model, &example::simulate(4000, 0), &quick());
     assert!(same.held_out.trained_on && same.verdict.findings[0].topic == Topic::Data, "{:#?}", same.verdict);
 }
 
@@ -161,7 +161,7 @@ fn predictives_and_other_fits_take_part() {
         check(&own, &held_out, &quick(), against, Run::silent()).unwrap_err().to_string()
     };
     assert!(with(&TwoMoons::default()).contains("\"y_3\""));
-    let others = [("demo".to_owned(), fitted(demo::simulate(200, 0), &["x1"], &["y"], 1, small()))];
+    let others = [("demo".to_owned(), fitted(example::simulate(200, 0), &["x1"], &["y"], 1, small()))];
     let against = Against { simulator: None, others: &others };
     let text = check(&own, &held_out, &quick(), against, Run::silent()).unwrap_err().to_string();
     assert!(text.contains("demo is a model of x1 given y"), "{text}");
@@ -233,9 +233,9 @@ fn failed_predictive_simulations_are_a_finding_and_not_the_end() {
 fn flows_and_joint_models_are_checked_too() {
     let method = Method::CotFlow.defaults().with("feature_width", 12).unwrap();
     let flow = FitSettings { method, joint: true, ..FitSettings::default() };
-    let model = fitted(demo::simulate(1500, 0), &["x1", "x2"], &["y"], 4, flow);
+    let model = fitted(example::simulate(1500, 0), &["x1", "x2"], &["y"], 4, flow);
     let settings = CheckSettings { pairs: 100, draws: Some(30), ..CheckSettings::default() };
-    let found = judged(&model, &demo::simulate(300, 1), &settings);
+    let found = judged(&model, &example::simulate(300, 1), &settings);
     let certificates = &found.certificates;
     assert!(certificates.spectrum.bound.is_none() && certificates.spectrum.smallest > 0.0);
     assert!(certificates.spectrum.log_det_error.unwrap() < 0.01, "{:?}", certificates.spectrum);
@@ -259,13 +259,13 @@ fn flows_and_joint_models_are_checked_too() {
 
 #[test]
 fn odd_tables_and_settings_are_sentences() {
-    let model = fitted(demo::simulate(200, 0), &["x1", "x2"], &["y"], 1, small());
+    let model = fitted(example::simulate(200, 0), &["x1", "x2"], &["y"], 1, small());
     let refuse = |table: &Table, settings: &CheckSettings, words: &str| {
         let error =
             check(&model, table, settings, Against::default(), Run::silent()).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
     };
-    let table = demo::simulate(50, 1);
+    let table = example::simulate(50, 1);
     let quick = quick();
     refuse(&table.select_columns(&[0, 1]), &quick, "no column \"x2\"");
     refuse(&table.select_rows(&[3]), &quick, "1 row");
@@ -289,14 +289,14 @@ fn odd_tables_and_settings_are_sentences() {
 
 #[test]
 fn the_page_escapes_names_and_gives_every_picture_words() {
-    let table = demo::simulate(600, 0);
+    let table = example::simulate(600, 0);
     let evil = ["y\"><script>alert(1)</script>", "x<1>&", "x'2'"];
     let named = |table: &Table| {
         Table::new(evil.iter().map(|&name| name.to_owned()).collect(), table.values().to_vec()).unwrap()
     };
     let model = fitted(named(&table), &evil[1..], &evil[..1], 2, small());
     let settings = CheckSettings { pairs: 60, draws: Some(30), ..CheckSettings::default() };
-    let found = judged(&model, &named(&demo::simulate(80, 1)), &settings);
+    let found = judged(&model, &named(&example::simulate(80, 1)), &settings);
     let draws = model.sample(&[0.5], 1, 200, 0, &SampleSettings::default()).unwrap().values;
     let view = ObservationView {
         name: "<b>observed</b>".to_owned(),
@@ -308,8 +308,8 @@ fn the_page_escapes_names_and_gives_every_picture_words() {
     let own = Section {
         title: "My <section>".to_owned(),
         blocks: vec![
-            Block::Text("<i>text</i>".to_owned()),
-            Block::Picture(Picture {
+            Piece::Text("<i>text</i>".to_owned()),
+            Piece::Picture(Picture {
                 svg: "<svg width=\"10\" height=\"10\" viewBox=\"0 0 10 10\"></svg>".to_owned(),
                 title: "<svg onload=1>".to_owned(),
                 caption: "a caption".to_owned(),
@@ -345,7 +345,7 @@ fn the_page_escapes_names_and_gives_every_picture_words() {
 
 /// A wide map that overfits few rows: the training rows, the validation rows, and the model.
 fn overfitted() -> (Table, Vec<u32>, Vec<u32>, Posterior) {
-    let table = demo::simulate(130, 0);
+    let table = example::simulate(130, 0);
     let (train, valid): (Vec<u32>, Vec<u32>) = (0..130).partition(|row| row % 4 != 0);
     let settings = FitSettings {
         target: columns(&["x1", "x2"]),
@@ -383,7 +383,7 @@ fn the_gap_is_that_of_the_saved_model() {
     }
     assert!((scores.valid.nll.mean - model.header().training.best_valid_nll).abs() < 1e-3);
 
-    let held_out = demo::simulate(300, 1);
+    let held_out = example::simulate(300, 1);
     let settings = CheckSettings { pairs: 50, draws: Some(20), ..CheckSettings::default() };
     let found = judged(&model, &held_out, &settings);
     let gap = found.learning.gap.unwrap();
@@ -407,8 +407,8 @@ fn the_gap_is_that_of_the_saved_model() {
 
 #[test]
 fn a_row_that_carries_the_mean_is_named_and_changes_no_verdict() {
-    let model = fitted(demo::simulate(1500, 0), &["x1", "x2"], &["y"], 10, small());
-    let held_out = demo::simulate(600, 1);
+    let model = fitted(example::simulate(1500, 0), &["x1", "x2"], &["y"], 10, small());
+    let held_out = example::simulate(600, 1);
     let settings = CheckSettings { pairs: 300, draws: Some(50), ..CheckSettings::default() };
     let plain = judged(&model, &held_out, &settings);
     assert!(plain.likelihood.target.standardised.carrier.is_none());
@@ -423,7 +423,7 @@ fn a_row_that_carries_the_mean_is_named_and_changes_no_verdict() {
         "{own:?}"
     );
     let note =
-        found.verdict.findings.iter().find(|f| f.text.contains("carries the mean held-out NLL")).unwrap();
+        found.verdict.findings.iter().find(|f| f.text.contains("dominates the mean held-out NLL")).unwrap();
     assert!(note.severity == Severity::Note && note.text.contains("row 6 as read"), "{note:?}");
     assert!(!found.verdict.findings.iter().any(|f| f.text.contains("another distribution")));
     let html = ReportPage::new("Odd", &model, &found).to_html().unwrap();

@@ -427,7 +427,7 @@ fn a_cosine_lowers_the_rate_over_all_epochs() {
         max_drops: Some(1),
         ..Default::default()
     };
-    let posterior = fitted(brenier::demo::simulate(600, 1), &settings);
+    let posterior = fitted(brenier::example::simulate(600, 1), &settings);
     assert_eq!(posterior.header().training.stop, Stop::Epochs);
     let history = posterior.history();
     assert!(history.len() > 10 && history.iter().all(|p| p.drops == 0));

@@ -6,7 +6,7 @@ use brenier::data::Table;
 use brenier::map::method::Problem;
 use brenier::map::{Method, MethodSettings, SampleSettings};
 use brenier::train::{Stop, TrainSettings};
-use brenier::{Event, FitSettings, Journal, ModeSettings, Observer, Posterior, Run, StopToken, demo, fit};
+use brenier::{Event, FitSettings, Journal, ModeSettings, Observer, Posterior, Run, StopToken, example, fit};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
@@ -53,7 +53,7 @@ fn rows(model: &Posterior, count: usize) -> (Vec<f64>, Vec<f64>) {
 #[test]
 fn every_method_keeps_what_a_map_promises() {
     for &method in Method::ALL {
-        let model = fitted(demo::simulate(600, 0), method, false);
+        let model = fitted(example::simulate(600, 0), method, false);
         let map = model.map();
         let (x, y) = rows(&model, 20);
         let (n, name) = (map.target_dim(), method.name());
@@ -139,7 +139,7 @@ fn every_method_is_saved_loaded_and_used_with_the_same_bits() {
     for &method in Method::ALL {
         for joint in [false, true] {
             let name = method.name();
-            let model = fitted(demo::simulate(300, 1), method, joint);
+            let model = fitted(example::simulate(300, 1), method, joint);
             let path = folder.path().join("model.brenier");
             model.save(&path).unwrap();
             let bytes = std::fs::read(&path).unwrap();
@@ -164,7 +164,7 @@ fn every_method_is_saved_loaded_and_used_with_the_same_bits() {
 
 #[test]
 fn every_method_gives_the_same_bits_for_any_number_of_threads() {
-    let table = demo::simulate(300, 2);
+    let table = example::simulate(300, 2);
     for method in small() {
         for (joint, members) in [(false, None), (true, None), (false, Some(3))] {
             let settings = FitSettings { joint, members, ..quick(&method, "x1,x2", "y") };
@@ -202,7 +202,7 @@ impl Observer for StopAfter {
 
 #[test]
 fn every_method_that_is_stopped_resumes_to_the_same_bits() {
-    let (table, folder) = (demo::simulate(500, 2), tempfile::tempdir().unwrap());
+    let (table, folder) = (example::simulate(500, 2), tempfile::tempdir().unwrap());
     for method in small() {
         let mut settings = quick(&method, "x1,x2", "y");
         settings.train.validate_every = 5;
@@ -230,7 +230,7 @@ fn every_method_that_is_stopped_resumes_to_the_same_bits() {
 
 #[test]
 fn members_of_every_method_are_mixed() {
-    let table = demo::simulate(300, 4);
+    let table = example::simulate(300, 4);
     for method in small() {
         let settings = FitSettings { members: Some(2), ..quick(&method, "x1,x2", "y") };
         let model = fit(&table, &settings, Run::silent()).unwrap().posterior;
@@ -272,7 +272,7 @@ fn every_method_takes_one_target_and_constant_columns() {
 /// Values far outside the training data: an answer or one sentence, never a panic, a hang or a draw that is no number.
 #[test]
 fn far_inputs_end_in_an_answer_or_a_sentence() {
-    let table = demo::simulate(300, 5);
+    let table = example::simulate(300, 5);
     for method in small() {
         let model = fit(&table, &quick(&method, "x1,x2", "y"), Run::silent()).unwrap().posterior;
         for far in [30.0, 1e4, -1e8, 1e20, 1e300, -f64::MAX] {

@@ -7,7 +7,8 @@ use brenier::map::{Method, SampleSettings};
 use brenier::train::{Stop, TrainEvent, TrainSettings};
 use brenier::transform::Support;
 use brenier::{
-    Event, Fit, FitSettings, Fitted, Journal, Observer, Posterior, Prepared, Run, StopToken, demo, fit_split,
+    Event, Fit, FitSettings, Fitted, Journal, Observer, Posterior, Prepared, Run, StopToken, example,
+    fit_split,
 };
 
 fn quick(method: Method) -> FitSettings {
@@ -31,7 +32,7 @@ fn run(prepared: &Prepared, settings: &FitSettings, journal: Option<Journal>) ->
 
 #[test]
 fn a_fit_is_a_sentence_and_draws_know_their_names() {
-    let pairs = demo::simulate(500, 0);
+    let pairs = example::simulate(500, 0);
     let posterior = Fit::of("x1,x2").given("rest").quick().seed(1).epochs(3).run(&pairs).unwrap();
     let draws = posterior.at(&[0.4]).unwrap().seed(2).sample(300).unwrap();
     assert_eq!((draws.names(), draws.len()), (posterior.target_names(), 300));
@@ -58,7 +59,7 @@ fn a_fit_is_a_sentence_and_draws_know_their_names() {
 
 #[test]
 fn outside_of_a_support_the_density_is_zero_and_gradients_are_in_the_users_units() {
-    let source = demo::simulate(500, 0);
+    let source = example::simulate(500, 0);
     let values =
         source.iter().flat_map(|row| [row[0].exp(), 1.0 / (1.0 + (-row[1]).exp()), row[2]]).collect();
     let pairs = Table::new(vec!["rate".into(), "share".into(), "y".into()], values).unwrap();
@@ -93,7 +94,7 @@ fn outside_of_a_support_the_density_is_zero_and_gradients_are_in_the_users_units
 /// Nothing said: trials choose, and the model says so. A method, its settings or `quick`: one training of it.
 #[test]
 fn trials_choose_where_no_method_is_named() {
-    let table = demo::simulate(200, 0);
+    let table = example::simulate(200, 0);
     let chosen = Fit::of("x1,x2").given("y").epochs(1).run(&table).unwrap();
     let choice = chosen.header().choice.as_ref().unwrap();
     assert_eq!(chosen.header().settings.method, choice.trials[choice.chosen].method);
@@ -109,7 +110,7 @@ fn trials_choose_where_no_method_is_named() {
 
 #[test]
 fn models_go_to_bytes_and_back() {
-    let posterior = Fit::of("x1,x2").given("y").quick().epochs(2).run(&demo::simulate(300, 0)).unwrap();
+    let posterior = Fit::of("x1,x2").given("y").quick().epochs(2).run(&example::simulate(300, 0)).unwrap();
     let bytes = posterior.to_bytes().unwrap();
     let again = Posterior::from_bytes(&bytes).unwrap();
     assert_eq!(again.to_bytes().unwrap(), bytes);
@@ -134,7 +135,7 @@ fn a_stop_token_ends_a_fit_from_elsewhere() {
     let stop = StopToken::new();
     let mut stopper = Stopper(stop.clone());
     let fit = Fit::of("x1,x2").given("y").quick().stop(&stop).observer(&mut stopper);
-    let fitted = fit.run_fully(&demo::simulate(500, 0)).unwrap();
+    let fitted = fit.run_fully(&example::simulate(500, 0)).unwrap();
     assert!(stop.is_stopped() && !fitted.validated);
     assert_eq!(fitted.posterior.header().training.steps, 3);
     fn sendable<T: Send + Sync + 'static>() {}
@@ -146,7 +147,8 @@ fn a_stop_token_ends_a_fit_from_elsewhere() {
 /// Fault (a): a row outside the split is not even looked at.
 #[test]
 fn rows_outside_of_the_split_may_violate_a_support() {
-    let mut values: Vec<f64> = demo::simulate(200, 0).iter().flat_map(|row| [row[0].exp(), row[2]]).collect();
+    let mut values: Vec<f64> =
+        example::simulate(200, 0).iter().flat_map(|row| [row[0].exp(), row[2]]).collect();
     values.extend([-5.0, 0.0]);
     let table = Table::new(vec!["x".into(), "y".into()], values).unwrap();
     let settings = FitSettings {
@@ -166,7 +168,7 @@ fn rows_outside_of_the_split_may_violate_a_support() {
 /// Fault (b): a checkpoint of another split is refused.
 #[test]
 fn a_checkpoint_belongs_to_its_split() {
-    let table = demo::simulate(300, 0);
+    let table = example::simulate(300, 0);
     let folder = tempfile::tempdir().unwrap();
     let settings = quick(Method::PcpMap);
     let plan =
@@ -186,7 +188,7 @@ fn a_checkpoint_belongs_to_its_split() {
 /// Fault (c): columns that were not selected do not change what the model was trained on.
 #[test]
 fn the_hash_of_the_data_is_that_of_the_selected_columns() {
-    let table = demo::simulate(100, 0);
+    let table = example::simulate(100, 0);
     let names = ["noise", "y", "x2", "x1"].map(str::to_owned).to_vec();
     let values = table.iter().flat_map(|row| [7.0, row[0], row[2], row[1]]).collect();
     let wider = Table::new(names, values).unwrap();
@@ -218,7 +220,7 @@ fn settings_are_checked_without_a_table() {
 
 #[test]
 fn a_prepared_table_serves_many_trainings_of_the_same_columns() {
-    let table = demo::simulate(300, 0);
+    let table = example::simulate(300, 0);
     let settings = quick(Method::PcpMap);
     let prepared = Prepared::new(&table, &settings).unwrap();
     let direct = Fit::with_settings(settings.clone()).run(&table).unwrap();
@@ -232,7 +234,7 @@ fn a_prepared_table_serves_many_trainings_of_the_same_columns() {
 
 #[test]
 fn every_model_knows_what_the_baseline_scores() {
-    let table = demo::simulate(600, 0);
+    let table = example::simulate(600, 0);
     let model = Fit::with_settings(quick(Method::PcpMap)).run(&table).unwrap();
     let gaussian = Fit::with_settings(quick(Method::Gaussian)).run(&table).unwrap();
     let baseline = model.header().baseline.as_ref().unwrap();
@@ -243,7 +245,7 @@ fn every_model_knows_what_the_baseline_scores() {
 
 #[test]
 fn an_ensemble_is_a_mixture_of_its_members() {
-    let table = demo::simulate(600, 0);
+    let table = example::simulate(600, 0);
     for (method, bootstrap) in [(Method::PcpMap, false), (Method::CotFlow, true), (Method::Gaussian, false)] {
         let settings = FitSettings { members: Some(3), bootstrap, ..quick(method) };
         let model = Fit::with_settings(settings.clone()).run(&table).unwrap();
@@ -312,7 +314,7 @@ fn an_ensemble_is_a_mixture_of_its_members() {
 #[test]
 fn every_row_trains_all_members_but_one() {
     // With folds the validation rows of all members are all rows, each once.
-    let table = demo::simulate(103, 0);
+    let table = example::simulate(103, 0);
     let settings = FitSettings { members: Some(5), ..quick(Method::Gaussian) };
     let model = Fit::with_settings(settings).run(&table).unwrap();
     let rows = |of: fn(&brenier::TrainingSummary) -> usize| -> usize {
@@ -333,7 +335,7 @@ fn an_ensemble_is_resumed_to_the_same_bits() {
             Ok(())
         }
     }
-    let table = demo::simulate(400, 0);
+    let table = example::simulate(400, 0);
     let settings = FitSettings { members: Some(4), joint: true, ..quick(Method::PcpMap) };
     let whole = Fit::with_settings(settings.clone()).run(&table).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -353,7 +355,7 @@ fn an_ensemble_is_resumed_to_the_same_bits() {
 /// What members report comes to the run's observer while they train, on the thread of the call, and changes nothing.
 #[test]
 fn members_are_observed_while_they_train() {
-    let table = demo::simulate(400, 0);
+    let table = example::simulate(400, 0);
     let settings = FitSettings { members: Some(3), ..quick(Method::PcpMap) };
     let here = std::thread::current().id();
     let mut seen = vec![0; 3];
@@ -381,7 +383,7 @@ fn members_are_observed_while_they_train() {
 /// A stop leaves the members that were validated, as an ensemble of their own.
 #[test]
 fn a_stop_keeps_the_members_that_were_validated() {
-    let table = demo::simulate(400, 0);
+    let table = example::simulate(400, 0);
     let mut settings = FitSettings { members: Some(4), ..quick(Method::PcpMap) };
     (settings.train.epochs, settings.train.patience) = (400, Some(1000));
     let stop = StopToken::new();
@@ -410,6 +412,6 @@ fn an_observer_may_fail() {
         _ => Ok(()),
     };
     let fit = Fit::of("x1,x2").given("y").quick().epochs(20).observer(&mut observer);
-    let error = fit.run(&demo::simulate(500, 0)).unwrap_err().to_string();
+    let error = fit.run(&example::simulate(500, 0)).unwrap_err().to_string();
     assert!(error.contains("enough"), "{error}");
 }

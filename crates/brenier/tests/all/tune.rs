@@ -45,7 +45,7 @@ struct Problem {
 impl Problem {
     fn new() -> Self {
         Self {
-            table: brenier::demo::simulate(300, 1),
+            table: brenier::example::simulate(300, 1),
             split: Split::random(300, 0.2, 0.2, 1).unwrap(),
             base: base(),
             space: SearchSpace::from_toml(SPACE).unwrap(),

@@ -169,7 +169,7 @@ fn whole<T: Real>(value: T, low: usize, high: usize) -> Result<usize> {
     if number.fract() == 0.0 && number >= low as f64 && number <= high as f64 {
         return Ok(number as usize);
     }
-    Err(damaged(&format!("{number} stands where a whole number between {low} and {high} should")))
+    Err(damaged(&format!("{number} is not a whole number between {low} and {high}")))
 }
 
 /// A term: c · Π h_{α_j} over its factors, times h_d of the component's own variable.

@@ -24,6 +24,7 @@ use crate::kernel::side_by_side;
 use crate::map::ConditionalMap;
 use crate::map::method::{MethodSpec, Training};
 use crate::parallel::results;
+use crate::statistics::quantile;
 use crate::store;
 use crate::train::{Dataset, Outcome, Progress, Stop, TrainEvent};
 use crate::{Error, Result};
@@ -147,16 +148,12 @@ fn bounds(data: &Dataset, rows: &[u32]) -> Vec<Bounds> {
             None => (&data.y, data.given, column),
             Some(place) => (&data.x, data.target, place),
         };
-        let mut all: Vec<f32> = rows.iter().map(|&row| values[row as usize * width + place]).collect();
-        let mut quantile = |part: f64| {
-            let place = part * (all.len() - 1) as f64;
-            let (below, fraction) = (place.floor() as usize, place.fract());
-            let (_, &mut low, above) = all.select_nth_unstable_by(below, f32::total_cmp);
-            let high = above.iter().copied().min_by(f32::total_cmp).unwrap_or(low);
-            // Rounded as the model file has it, so that the map is the one that was trained.
-            f64::from((f64::from(low) + fraction * (f64::from(high) - f64::from(low))) as f32)
-        };
-        Bounds { low: quantile(TAIL), high: quantile(1.0 - TAIL) }
+        let mut all: Vec<f64> =
+            rows.iter().map(|&row| f64::from(values[row as usize * width + place])).collect();
+        all.sort_unstable_by(f64::total_cmp);
+        // Rounded as the model file has it, so that the map is the one that was trained.
+        let [low, high] = [TAIL, 1.0 - TAIL].map(|part| f64::from(quantile(&all, part) as f32));
+        Bounds { low, high }
     })
 }
 

@@ -30,6 +30,7 @@ const COARSE_EVALUATIONS: u32 = 40;
 /// How ∇ₓG(x; y) = z is solved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Solver {
     /// Damped Newton per row.
     #[default]
@@ -41,6 +42,7 @@ pub enum Solver {
 /// The arithmetic of the Newton solver; the answer is certified in double precision either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Precision {
     /// Single precision first, then double.
     #[default]

@@ -15,7 +15,7 @@ use crate::kernel::{Real, columns, columns_mut, product};
 use crate::map::batch::{BLOCK_ENTRIES, Contexts, batch_by_batch, sum_into};
 use crate::map::embed::EmbeddingPart;
 use crate::map::ode::Journey;
-use crate::map::{Block, ConditionalMap, Constraint, Trainable};
+use crate::map::{ConditionalMap, Constraint, ParameterBlock, Trainable};
 use crate::parallel::each;
 
 /// Memory of a training step for batches up to a fixed size.
@@ -38,7 +38,7 @@ pub struct CotWorkspace<T> {
     tracks: Mutex<Vec<Track<T>>>,
     /// Stages of a track: all of a trajectory's, or 0 to evaluate them again in the reverse pass.
     kept: usize,
-    blocks: Vec<Block>,
+    blocks: Vec<ParameterBlock>,
     parts: Vec<Part>,
 }
 
@@ -83,11 +83,11 @@ fn put_back<R>(pool: &Mutex<Vec<R>>, item: R) {
 }
 
 impl<T: Real> CotMap<T> {
-    fn parts(&self) -> (Vec<Block>, Vec<Part>) {
+    fn parts(&self) -> (Vec<ParameterBlock>, Vec<Part>) {
         let (n, m, w) = (self.layout.shape.target, self.layout.features, self.layout.shape.width);
         let (mut blocks, mut parts) = (Vec::new(), Vec::new());
         let mut push = |range: Range<usize>, part: Part, constraint: Constraint, decays: bool| {
-            blocks.push(Block { range, rate: 1.0, constraint, decays });
+            blocks.push(ParameterBlock { range, rate: 1.0, constraint, decays });
             parts.push(part);
         };
         let start = self.layout.weights[0].start;

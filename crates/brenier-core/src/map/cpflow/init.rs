@@ -9,6 +9,7 @@ use super::{CpFlowMap, CpFlowShape, LogDet};
 use crate::Result;
 use crate::kernel::Real;
 use crate::map::Trainable;
+use crate::statistics::moments;
 
 /// Added to a standard deviation before its logarithm is taken.
 const LEAST_DEVIATION: f64 = 1e-6;
@@ -83,11 +84,9 @@ impl<T: Real> CpFlowMap<T> {
     /// Shift and scale from the values of some rows.
     fn set_norm(&mut self, norm: &Norm, values: &[T]) {
         let length = norm.shift.len();
-        let rows = (values.len() / length) as f64;
         for i in 0..length {
-            let column = || values.iter().skip(i).step_by(length).map(|value| value.to_f64());
-            let mean = column().sum::<f64>() / rows;
-            let deviation = (column().map(|value| (value - mean).powi(2)).sum::<f64>() / rows).sqrt();
+            let column = values.iter().skip(i).step_by(length).map(|value| value.to_f64());
+            let (mean, deviation) = moments(column);
             if !(mean.is_finite() && deviation.is_finite()) {
                 continue;
             }

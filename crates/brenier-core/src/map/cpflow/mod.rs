@@ -38,6 +38,7 @@ use weights::{Effective, Normal};
 /// How the training loss has log det ∇²F; densities have it exactly either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum LogDet {
     /// From the Cholesky factor.
     #[default]

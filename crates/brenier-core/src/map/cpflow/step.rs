@@ -11,7 +11,7 @@ use crate::Result;
 use crate::kernel::{Real, columns, columns_mut, product, vectorised};
 use crate::map::batch::{Contexts, batch_by_batch, slices, sum_into};
 use crate::map::convex::{WIDE, shard_rows};
-use crate::map::{Block, ConditionalMap, Constraint, Trainable};
+use crate::map::{ConditionalMap, Constraint, ParameterBlock, Trainable};
 use crate::parallel::each;
 
 /// Memory of a training step for batches up to a fixed size.
@@ -27,7 +27,7 @@ pub struct CpFlowWorkspace<T> {
     /// Their adjoints.
     adjoints: Vec<T>,
     shards: Vec<Shard<T>>,
-    blocks: Vec<Block>,
+    blocks: Vec<ParameterBlock>,
     parts: Vec<Part>,
 }
 
@@ -71,12 +71,12 @@ enum Part {
 }
 
 impl<T: Real> CpFlowMap<T> {
-    fn parts_of_gradient(&self) -> (Vec<Block>, Vec<Part>) {
+    fn parts_of_gradient(&self) -> (Vec<ParameterBlock>, Vec<Part>) {
         let (layout, h, m) = (&self.layout, self.layout.shape.width, self.layout.shape.given);
         let (mut blocks, mut parts) = (Vec::new(), Vec::new());
         let mut push = |range: Range<usize>, part: Part, decays: bool| {
             if !range.is_empty() {
-                blocks.push(Block { range, rate: 1.0, constraint: Constraint::Free, decays });
+                blocks.push(ParameterBlock { range, rate: 1.0, constraint: Constraint::Free, decays });
                 parts.push(part);
             }
         };

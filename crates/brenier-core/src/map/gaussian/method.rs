@@ -22,6 +22,7 @@ const MOST_PARAMETERS: usize = 1 << 28;
 /// How the covariance depends on y.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Covariance {
     /// The same for every y.
     #[default]

@@ -12,7 +12,7 @@ use crate::kernel::{Accum, MatRef, Real, columns, columns_mut, product};
 use crate::map::batch::{BLOCK_ENTRIES, Contexts, batch_by_batch, sum_into};
 use crate::map::embed::EmbeddingPart;
 use crate::map::ode::Journey;
-use crate::map::{Block, ConditionalMap, Constraint, Trainable, reference_density};
+use crate::map::{ConditionalMap, Constraint, ParameterBlock, Trainable, reference_density};
 use crate::parallel::{each, try_each_with};
 use crate::train::StepRandom;
 use crate::{Error, Result};
@@ -39,7 +39,7 @@ pub struct MatchingWorkspace<T> {
     embedded: Vec<T>,
     embedded_bars: Vec<T>,
     shards: Vec<Shard<T>>,
-    blocks: Vec<Block>,
+    blocks: Vec<ParameterBlock>,
     parts: Vec<Part>,
 }
 
@@ -84,11 +84,11 @@ fn shard_rows(batch: usize) -> usize {
 }
 
 impl<T: Real> MatchingMap<T> {
-    fn parts(&self) -> (Vec<Block>, Vec<Part>) {
+    fn parts(&self) -> (Vec<ParameterBlock>, Vec<Part>) {
         let layout = &self.layout;
         let (mut blocks, mut parts) = (Vec::new(), Vec::new());
         let mut push = |range: Range<usize>, part: Part, decays: bool| {
-            blocks.push(Block { range, rate: 1.0, constraint: Constraint::Free, decays });
+            blocks.push(ParameterBlock { range, rate: 1.0, constraint: Constraint::Free, decays });
             parts.push(part);
         };
         /// Column ranges of about a block's entries, with their places.

@@ -23,6 +23,7 @@ const TITLE: &str = "NPE";
 /// Whose choices are made where nothing is said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Preset {
     /// Ours.
     #[default]
@@ -53,7 +54,7 @@ pub struct NpeSettings {
     pub embedding: Vec<usize>,
     /// What its hidden layers end in.
     pub embedding_activation: Activation,
-    /// What stands before the first transform.
+    /// The layer before the first transform.
     pub front: Front,
     /// Width of the networks of an autoregressive front.
     pub front_width: Option<usize>,
@@ -206,8 +207,8 @@ impl ListedMethod for NpeSettings {
             SettingInfo {
                 name: "front",
                 kind: SettingKind::Choice(&Front::NAMES),
-                help: "what stands before the transforms: affine centres and scales the target by the given columns, autoregressive \
-                       one coordinate after the other by these and the coordinates before",
+                help: "layer before the transforms: affine centres and scales the target by the given columns, autoregressive does so \
+                       one coordinate at a time, by these and the coordinates before it",
                 default: "none",
             },
             SettingInfo {

@@ -18,6 +18,7 @@ use crate::{Error, Result};
 /// The kind of transforms that a flow is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum FlowKind {
     /// Rational-quadratic splines: couplings and linear layers, or splines alone for one target column.
     #[default]
@@ -50,7 +51,7 @@ pub struct NpeShape {
     pub embedding: Vec<usize>,
     /// What its hidden layers end in.
     pub embedding_activation: Activation,
-    /// What stands before the first transform.
+    /// The layer before the first transform.
     pub front: Front,
     /// Width of the networks of an autoregressive front.
     #[serde(default)]

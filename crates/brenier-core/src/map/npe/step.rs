@@ -12,7 +12,7 @@ use crate::Result;
 use crate::kernel::{Real, columns, columns_mut, product, summed_row_sums, vectorised};
 use crate::map::batch::{BLOCK_ENTRIES, batch_by_batch, sum_into};
 use crate::map::embed::EmbeddingPart;
-use crate::map::{Block, ConditionalMap, Constraint, Trainable};
+use crate::map::{ConditionalMap, Constraint, ParameterBlock, Trainable};
 use crate::parallel::each;
 
 /// Most rows of a shard.
@@ -30,7 +30,7 @@ pub struct NpeWorkspace<T> {
     embedded: Vec<T>,
     embedded_bars: Vec<T>,
     shards: Vec<Shard<T>>,
-    blocks: Vec<Block>,
+    blocks: Vec<ParameterBlock>,
     parts: Vec<Part>,
 }
 
@@ -59,12 +59,12 @@ fn shard_rows(batch: usize) -> usize {
 }
 
 impl<T: Real> NpeMap<T> {
-    fn parts(&self) -> (Vec<Block>, Vec<Part>) {
+    fn parts(&self) -> (Vec<ParameterBlock>, Vec<Part>) {
         let layout = &self.layout;
         let (mut blocks, mut parts) = (Vec::new(), Vec::new());
         let mut push = |range: Range<usize>, part: Part, decays: bool| {
             if !range.is_empty() {
-                blocks.push(Block { range, rate: 1.0, constraint: Constraint::Free, decays });
+                blocks.push(ParameterBlock { range, rate: 1.0, constraint: Constraint::Free, decays });
                 parts.push(part);
             }
         };

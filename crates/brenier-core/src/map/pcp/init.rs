@@ -13,6 +13,7 @@ use crate::map::Constraint;
 /// How a PCP-Map starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Initialisation {
     /// Ours: as [`Authors`](Self::Authors) for everything that acts on y, gates opened at 1, and non-negative
     /// weights drawn so that a layer's features keep their scale.

@@ -31,7 +31,7 @@ pub struct PcpSettings {
     /// Activation of the network's output.
     #[serde(alias = "output")]
     pub output_activation: OutputActivation,
-    /// What stands before the potential; nothing where no column is given.
+    /// The layer before the potential; none where no column is given.
     pub front: Front,
     /// How the parameters start.
     pub initialisation: Initialisation,
@@ -132,7 +132,7 @@ impl ListedMethod for PcpSettings {
             SettingInfo {
                 name: "front",
                 kind: SettingKind::Choice(&Front::NAMES),
-                help: "what stands before the potential: affine centres and scales the target by the given columns (not autoregressive)",
+                help: "layer before the potential: affine centres and scales the target by the given columns (not autoregressive)",
                 default: "none",
             },
             SettingInfo {

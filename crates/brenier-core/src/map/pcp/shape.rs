@@ -10,6 +10,7 @@ use crate::{Error, Result};
 /// What is applied to the network's scalar output s_K before it enters the potential.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum OutputActivation {
     /// G = a·s_K + ½b‖x‖².
     #[default]
@@ -21,6 +22,7 @@ pub enum OutputActivation {
 /// In which of its inputs the potential is convex, and what its layers see of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Convexity {
     /// Partially input-convex: convex in x, the layers gated by contexts of y.
     #[default]
@@ -34,9 +36,10 @@ pub enum Convexity {
     Augmented,
 }
 
-/// What stands before the potential, or before the transforms of a flow.
+/// The layer before the potential, or before the transforms of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Front {
     /// Nothing: potential or flow see x.
     #[default]
@@ -72,7 +75,7 @@ pub struct PcpShape {
     /// Whether contexts of y gate the layers; fully convex networks have neither y nor contexts.
     #[serde(default)]
     pub convexity: Convexity,
-    /// What stands before the potential; nothing in a fully convex network.
+    /// The layer before the potential; none in a fully convex network.
     #[serde(default)]
     pub front: Front,
 }

@@ -10,7 +10,7 @@ use crate::Result;
 use crate::kernel::{Real, columns, columns_mut, product, vectorised};
 use crate::map::batch::{Contexts, batch_by_batch, slices, sum_into};
 use crate::map::convex::{WIDE, shard_rows};
-use crate::map::{Block, ConditionalMap, Constraint, HALF_LOG_TWO_PI, Trainable};
+use crate::map::{ConditionalMap, Constraint, HALF_LOG_TWO_PI, ParameterBlock, Trainable};
 use crate::parallel::each;
 
 /// Memory of a training step for batches up to a fixed size.
@@ -25,7 +25,7 @@ pub struct PcpWorkspace<T> {
     /// Their adjoints.
     adjoints: Vec<T>,
     shards: Vec<Shard<T>>,
-    blocks: Vec<Block>,
+    blocks: Vec<ParameterBlock>,
     parts: Vec<Part>,
 }
 
@@ -55,7 +55,7 @@ impl<T: Real> Shard<T> {
 }
 
 impl<T: Real> PcpMap<T> {
-    fn parts(&self) -> (Vec<Block>, Vec<Part>) {
+    fn parts(&self) -> (Vec<ParameterBlock>, Vec<Part>) {
         let (depth, full) = (self.layout.shape.depth, self.layout.shape.is_full());
         let (mut blocks, mut parts) = (Vec::new(), Vec::new());
         let scale = 1.0 / self.layout.shape.feature_width as f64;
@@ -67,7 +67,7 @@ impl<T: Real> PcpMap<T> {
             };
             let rate = if scaled && self.initialisation == Initialisation::Authors { scale } else { 1.0 };
             if !range.is_empty() {
-                blocks.push(Block { range, rate, constraint, decays });
+                blocks.push(ParameterBlock { range, rate, constraint, decays });
                 parts.push(part);
             }
         };

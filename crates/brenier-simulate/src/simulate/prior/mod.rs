@@ -34,6 +34,7 @@ use part::{Modes, Part};
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+#[non_exhaustive]
 pub enum PriorBlock {
     /// θ ~ U(low, high).
     Uniform {

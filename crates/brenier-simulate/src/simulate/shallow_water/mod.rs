@@ -23,7 +23,7 @@ use std::sync::Arc;
 use rand::RngExt;
 use rand_distr::StandardNormal;
 
-use super::{Attempt, ModelOptions, Prior, Simulator, Stream};
+use super::{Attempt, Prior, Simulator, SimulatorOptions, Stream};
 use crate::{Error, Result};
 pub use kernel::Solver;
 use kernel::{AMPLITUDES, CELLS, Field, HOURS};
@@ -52,7 +52,6 @@ pub struct ShallowWater {
     prior: Prior,
     observable: Observable,
     outputs: Vec<String>,
-    solver: Solver,
     noise: f64,
 }
 
@@ -74,11 +73,11 @@ impl ShallowWater {
                 (1..=projection.components()).map(|i| format!("y{i}")).collect()
             }
         };
-        Self { prior: depth::prior(), observable, outputs, solver: Solver::Exact, noise: NOISE }
+        Self { prior: depth::prior(), observable, outputs, noise: NOISE }
     }
 
     /// The model with the outputs and the noise that `options` ask for.
-    pub fn with_options(options: &ModelOptions) -> Result<Self> {
+    pub fn with_options(options: &SimulatorOptions) -> Result<Self> {
         let observable = match (options.outputs.as_deref(), &options.projection) {
             (Some("projected"), Some(path)) => Observable::Projected(Arc::new(Projection::read(path)?)),
             (Some("projected"), None) => {
@@ -107,12 +106,6 @@ impl ShallowWater {
     #[must_use]
     pub fn noise_free(self) -> Self {
         Self { noise: 0.0, ..self }
-    }
-
-    /// The same with another solver of the time steps.
-    #[must_use]
-    pub fn with_solver(self, solver: Solver) -> Self {
-        Self { solver, ..self }
     }
 
     /// Writes the outputs of one surface, with noise from `rng`.
@@ -171,7 +164,8 @@ impl Simulator for ShallowWater {
             Observable::Features => "features".to_owned(),
             Observable::Projected(projection) => format!("projected {}", projection.hash()),
         };
-        format!("shallow-water {observable} {:?} noise {}", self.solver, self.noise)
+        // The word for the exact solver, as journals have it.
+        format!("shallow-water {observable} Exact noise {}", self.noise)
     }
 
     fn prior(&self) -> &Prior {
@@ -198,7 +192,7 @@ impl Simulator for ShallowWater {
         let groups = thetas.chunks(LANES * CELLS).zip(rngs.chunks_mut(LANES));
         for ((thetas, rngs), outputs) in groups.zip(outputs.chunks_mut(LANES * width)) {
             let surfaces = &mut surfaces[..rngs.len() * AMPLITUDES];
-            side_by_side(thetas, self.solver, surfaces);
+            side_by_side(thetas, Solver::Exact, surfaces);
             let rows = surfaces.chunks_exact(AMPLITUDES).zip(rngs).zip(outputs.chunks_exact_mut(width));
             for ((surface, rng), outputs) in rows {
                 attempts.push(match surface.iter().all(|z| z.is_finite()) {

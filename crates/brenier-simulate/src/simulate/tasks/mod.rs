@@ -56,7 +56,7 @@ pub trait Task: Simulator {
     fn posterior_draws(&self, y: &[f64], count: usize, seed: u64) -> Result<Vec<f64>>;
 }
 
-/// Names of the tasks, all of them [built-in models](super::MODELS).
+/// Names of the tasks, all of them [built-in models](super::SIMULATORS).
 pub const TASKS: [&str; 9] = [
     "gaussian-linear",
     "gaussian-linear-uniform",

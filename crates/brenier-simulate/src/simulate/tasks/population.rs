@@ -15,6 +15,7 @@ use rayon::prelude::*;
 
 use super::{CHAINS, RESAMPLING, Stream, Streams, Task, correlated};
 use crate::kernel::spd::{self, SpdScratch};
+use crate::statistics::mean;
 use crate::{Error, Result};
 
 /// The smallest population.
@@ -196,7 +197,7 @@ impl<'a, T: Task> Population<'a, T> {
     fn shape(&self) -> Shape {
         let n = self.task.prior().coordinates();
         let columns = self.features();
-        let mut mean: Vec<f64> = columns.iter().map(|c| c.iter().sum::<f64>() / c.len() as f64).collect();
+        let mut mean: Vec<f64> = columns.iter().map(|column| mean(column)).collect();
         mean.truncate(n);
         let mut factor = vec![0.0; n * n];
         for i in 0..n {
