@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
-/// Every method of the list, small, and both flows of neural posterior estimation.
+/// Every method of the list, small, with both flows of neural posterior estimation and both Gaussians.
 fn small() -> Vec<MethodSettings> {
     let mut all = Vec::new();
     for &method in Method::ALL {
@@ -20,6 +20,7 @@ fn small() -> Vec<MethodSettings> {
             settings = settings.with(name, value).unwrap_or(settings);
         }
         all.extend(settings.with("flow", "maf").ok());
+        all.extend(settings.with("covariance", "log-affine").ok());
         all.push(settings);
     }
     all

@@ -39,7 +39,7 @@ pub struct GaussianSettings {
 
 impl GaussianSettings {
     fn layout(&self, target: usize, given: usize) -> Layout {
-        Layout { target, given, varying: self.covariance == Covariance::LogAffine && given > 0 }
+        Layout::new(target, given, self.covariance)
     }
 }
 
@@ -98,8 +98,9 @@ impl MethodSpec for GaussianSettings {
     }
 
     fn assemble(&self, target: usize, given: usize, fill: Fill<'_>) -> Result<Arc<dyn TransportMap>> {
-        let zeros = vec![0.0; self.parameters(target, given)?];
-        let mut map = GaussianMap::from_parameters(self.layout(target, given), zeros)?;
+        // Checks the sizes, which come from a file.
+        self.parameters(target, given)?;
+        let mut map = GaussianMap::initial(target, given, self.covariance);
         fill(&mut map)?;
         Ok(Arc::new(Gaussian::new(map)))
     }

@@ -9,6 +9,8 @@
 
 mod fit;
 mod method;
+#[cfg(test)]
+mod tests;
 
 pub(super) use fit::Regression;
 pub use method::{Covariance, GaussianSettings};
@@ -29,6 +31,11 @@ struct Layout {
 }
 
 impl Layout {
+    /// Without given variables the covariance is constant.
+    fn new(target: usize, given: usize, covariance: Covariance) -> Self {
+        Self { target, given, varying: covariance == Covariance::LogAffine && given > 0 }
+    }
+
     /// (name, rows, columns or none for a vector) of A, b, V, c and C, in their order.
     fn parts(self) -> Vec<(&'static str, usize, Option<usize>)> {
         let (n, m) = (self.target, self.given);
@@ -78,6 +85,15 @@ struct Parts<'a, T> {
 }
 
 impl<T: Real> GaussianMap<T> {
+    /// The identity: A, b, c and C are zero, V = I.
+    pub fn initial(target: usize, given: usize, covariance: Covariance) -> Self {
+        let layout = Layout::new(target, given, covariance);
+        let mut parameters = vec![T::ZERO; layout.parameters()];
+        let axes = target * (given + 1);
+        (0..target).for_each(|i| parameters[axes + i * (target + 1)] = T::ONE);
+        Self { layout, parameters }
+    }
+
     fn from_parameters(layout: Layout, parameters: Vec<T>) -> Result<Self> {
         check_parameters("Gaussian parameters", layout.parameters(), parameters.len())?;
         Ok(Self { layout, parameters })
