@@ -1,4 +1,4 @@
-//! What every map does with batches of rows: check their sizes, find a row's context, sum over shards.
+//! What every map does with batches of rows: check their sizes, find a row's context, sum over shards, find rows without a draw.
 
 use crate::kernel::Real;
 use crate::{Error, Result};
@@ -75,5 +75,34 @@ pub(super) fn sum_into<'a, T: Real>(gradient: &mut [T], parts: impl Iterator<Ite
         for (sum, &value) in gradient.iter_mut().zip(part) {
             *sum += value;
         }
+    }
+}
+
+/// ‖a − b‖∞ of every row of n numbers.
+pub(super) fn distances(a: &[f64], b: &[f64], n: usize) -> Vec<f64> {
+    let largest = |(a, b): (&[f64], &[f64])| {
+        a.iter().zip(b).fold(0.0_f64, |most, (a, b)| {
+            let apart = (a - b).abs();
+            if apart <= most { most } else { apart }
+        })
+    };
+    a.chunks_exact(n).zip(b.chunks_exact(n)).map(largest).collect()
+}
+
+/// The rows that are not finite, in order.
+pub(super) fn not_finite(x: &[f64], n: usize) -> Vec<u32> {
+    let rows = x.chunks_exact(n).enumerate();
+    rows.filter(|(_, x)| !x.iter().all(|x| x.is_finite())).map(|(row, _)| row as u32).collect()
+}
+
+/// An error that names the first of the rows without a draw.
+pub(super) fn refuse(unsolved: &[u32]) -> Result<()> {
+    match unsolved.first() {
+        None => Ok(()),
+        Some(row) => Err(Error::Numerical(format!(
+            "{} of the draws, the first of them draw {}, are not finite: the observation is far outside the training data",
+            unsolved.len(),
+            row + 1
+        ))),
     }
 }

@@ -96,7 +96,11 @@ pub(super) fn fit(layout: Layout, train: &Rows, valid: &Rows) -> Result<(Gaussia
         };
         let residuals = x - multiply(y.as_ref(), coefficients.as_ref());
         let map = of_residuals(layout, train, &coefficients, &residuals)?;
-        let loss = valid.nll(&map)?;
+        // A spread that overflows at a validation row is no candidate.
+        let loss = match valid.nll(&map) {
+            Err(Error::Numerical(_)) => continue,
+            loss => loss?,
+        };
         if loss.is_finite() && best.as_ref().is_none_or(|(_, least)| loss < *least) {
             best = Some((map, loss));
         }

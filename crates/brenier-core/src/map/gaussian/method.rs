@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fit::{Rows, fit};
 use super::{GaussianMap, Layout};
+use crate::map::batch::{distances, not_finite, refuse};
 use crate::map::method::{
     Candidate, Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, SizeAdvice,
     Training,
@@ -168,6 +169,10 @@ impl TransportMap for Gaussian {
             });
         }
         let x = self.double.invert(z, given, observation);
+        let unsolved = not_finite(&x, n);
+        if !settings.skip_unsolved {
+            refuse(&unsolved)?;
+        }
         let residuals = match settings.residuals {
             false => Vec::new(),
             true => {
@@ -177,14 +182,11 @@ impl TransportMap for Gaussian {
                     .copied()
                     .collect();
                 let (mut back, mut log_det) = (vec![0.0; z.len()], vec![0.0; observation.len()]);
-                self.double.forward(&x, &y, &mut back, &mut log_det)?;
-                let missed = |(back, z): (&[f64], &[f64])| {
-                    back.iter().zip(z).fold(0.0, |worst: f64, (back, z)| worst.max((back - z).abs()))
-                };
-                back.chunks_exact(n).zip(z.chunks_exact(n)).map(missed).collect()
+                self.double.evaluate(&x, &y, &mut back, &mut log_det, None)?;
+                distances(&back, z, n)
             }
         };
-        Ok((x, Inversion { iterations: vec![1; observation.len()], residuals, unsolved: Vec::new() }))
+        Ok((x, Inversion { iterations: vec![1; observation.len()], residuals, unsolved }))
     }
 
     fn describe(&self) -> String {

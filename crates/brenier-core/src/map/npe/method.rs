@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::draw::{distances, not_finite, refuse};
 use super::{FlowKind, NpeMap, NpeShape, order};
 use crate::Result;
+use crate::map::batch::{distances, not_finite, refuse};
 use crate::map::embed::Activation;
 use crate::map::method::{
     Candidate, Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, SizeAdvice,
