@@ -4,6 +4,7 @@
 //! "standardised" log density, that of the variable the map sees; the sum is in the user's units.
 
 mod at;
+mod description;
 mod distance;
 mod file;
 mod joint;
