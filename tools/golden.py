@@ -259,6 +259,29 @@ def cot(inputs):
     }
 
 
+# The conditional Gaussian: z = V diag(e^{−s(y)}) Vᵀ (x − μ(y)).
+
+def gaussian(inputs):
+    p, x, y = inputs["params"], inputs["x"], inputs["y"]
+
+    def evaluate(tensors):
+        axes = tensors["V"]
+        spread = tensors["c"] + (y @ tensors["C"].T if "C" in tensors else np.zeros((len(y), 1)))
+        z = ((tensors["x"] - y @ tensors["A"].T - tensors["b"]) @ axes * np.exp(-spread)) @ axes.T
+        # 2 log |det V| is the log-determinant of VᵀV.
+        determinant = log_det((axes.T @ axes)[None]) - spread.sum(axis=1)
+        return z, determinant, determinant - negative_log_gaussian(z)
+
+    z, determinant, log_density = evaluate({**p, "x": x})
+    return {
+        "z": z,
+        "log_det": determinant,
+        "log_density": log_density,
+        # Its parameters are not found by gradient steps.
+        "grad_mean_nll": complex_step(lambda moved: -evaluate({**p, **moved})[2].mean(), {"x": x}),
+    }
+
+
 def mmd(inputs):
     """The V-statistic with the kernel exp(−‖a − b‖²/2), and its root."""
 
@@ -275,6 +298,7 @@ KINDS = {
     "pcp_map": (("params", "x", "y"), pcp),
     "cot_flow": (("params", "x", "y"), cot),
     "npe": (("params", "x", "y"), npe),
+    "gaussian": (("params", "x", "y"), gaussian),
     "mmd": (("P", "Q"), mmd),
 }
 

@@ -231,7 +231,7 @@ pub(crate) fn columns(
 }
 
 /// At most twenty `names`, cut where they are very long.
-fn listed(names: &[String], between: &str) -> String {
+pub(crate) fn listed(names: &[String], between: &str) -> String {
     const FEW: usize = 20;
     let mut list = names.iter().take(FEW).map(|name| short_name(name)).collect::<Vec<_>>().join(between);
     if names.len() > FEW {

@@ -185,52 +185,16 @@ impl<'a> ReportPage<'a> {
     }
 
     fn learned(&self) -> Section {
-        let (subject, header) = (&self.check.subject, self.model.header());
-        let supports: Vec<String> = header
-            .target_transform
-            .names()
-            .zip(header.target_transform.supports())
-            .map(|(name, support)| match support {
-                Support::Real => name.to_owned(),
-                other => format!("{name} ({other})"),
-            })
+        let subject = &self.check.subject;
+        let mut rows: Vec<Vec<String>> = self
+            .model
+            .description()
+            .into_iter()
+            .map(|(heading, text)| row(&capital(heading), text))
             .collect();
-        let network = format!("{}; {} parameters", self.model.map().describe(), subject.parameters);
-        let mut rows = vec![
-            row("Method", self.method().to_owned() + if subject.joint { ", joint" } else { "" }),
-            row("Target", list(&supports)),
-        ];
-        if !subject.given.is_empty() {
-            rows.push(row("Given", list(&subject.given)));
-        }
-        rows.extend([
-            row("Rows", format!("{} trained on, {} to validate", subject.train_rows, subject.valid_rows)),
-            row(
-                "Held out",
-                format!("{} rows, {} drawn at", self.check.held_out.rows, self.check.held_out.pairs),
-            ),
-            row("Network", network),
-        ]);
-        rows.extend(self.model.dependence().into_iter().flatten().map(
-            |(target, columns)| match columns[..] {
-                [] => row("Depends on", format!("{target}: no other column")),
-                _ => row("Depends on", format!("{target}: {}", list(&columns))),
-            },
-        ));
-        rows.extend([
-            row(
-                "Training",
-                format!(
-                    "{} steps, best at {}; ended: {}; seed {}",
-                    header.training.steps,
-                    header.training.best_step,
-                    subject.stop.describe(),
-                    subject.seed
-                ),
-            ),
-            row("SHA-256 of the training table", subject.data_sha256.clone()),
-            row("SHA-256 of the held-out table", self.check.held_out.sha256.clone()),
-        ]);
+        let held_out = &self.check.held_out;
+        rows.push(row("Held out", format!("{} rows, {} drawn at", held_out.rows, held_out.pairs)));
+        rows.push(row("Held-out SHA-256", held_out.sha256.clone()));
         rows.extend(self.sources.iter().map(|(what, name)| row(what, name.clone())));
         let likelihood = &self.check.likelihood;
         let figures = |name: &str, scored: &crate::check::Scored| {

@@ -7,15 +7,14 @@ use brenier::data::{
     self, FetchSettings, Fetched, Output, Selection, Split, Table, UciSet, correlated_columns, uci_sets,
 };
 
-use super::info::listed;
 use crate::args::{
     DataCommand, FetchArguments, PrepareArguments, SplitArguments, TableArguments, TableFormat,
 };
 use crate::failure::Failure;
 use crate::files::beside;
 use crate::lock::Lock;
-use crate::output;
 use crate::screen::Screen;
+use crate::{observations, output};
 
 pub(crate) fn run(command: &DataCommand) -> Result<(), Failure> {
     match command {
@@ -87,7 +86,10 @@ fn prepare(arguments: &PrepareArguments) -> Result<(), Failure> {
         let names: Vec<String> = removed.iter().map(|&column| table.names()[column].clone()).collect();
         output::note(&match names.as_slice() {
             [] => format!("no two columns have a correlation above {limit}"),
-            names => format!("correlation above {limit} with a later column, left out: {}", listed(names)),
+            names => format!(
+                "correlation above {limit} with a later column, left out: {}",
+                observations::listed(names, ", ")
+            ),
         });
     }
     let (rows, columns) = (output::count(table.rows(), "row"), output::count(kept.len(), "column"));

@@ -211,26 +211,15 @@ fn summary(model: &Posterior, out: &Path, kept: &[PathBuf]) -> String {
         Stop::Diverged => "the loss repeatedly became NaN or infinite",
         _ => "for another reason",
     };
-    let mut text = format!(
-        "target          {}\n\
-         given           {}\n\
-         rows            {} trained on, {} held out for validation\n\
-         validation NLL  {}\n{}\
-         ended           after {} (best at {}): {ended}\n\
-         model           {}\n",
-        info::listed(&header.target_names),
-        info::listed(&header.given_names),
-        training.train_rows,
-        training.valid_rows,
-        info::validation(model),
-        model.marginal().map_or(String::new(), |marginal| format!(
-            "                {} for the given columns alone\n",
-            info::validation(marginal)
-        )),
+    const SHOWN: [&str; 5] = ["target", "given", "rows", "validation NLL", "given NLL"];
+    let description = model.description().into_iter().filter(|(heading, _)| SHOWN.contains(heading));
+    let mut text = info::lines(description);
+    text.push_str(&format!(
+        "ended           after {} (best at {}): {ended}\nmodel           {}\n",
         output::count(training.steps as usize, "step"),
         training.best_step,
         out.display(),
-    );
+    ));
     if !kept.is_empty() {
         text.push_str(&format!(
             "checkpoint      {} (re-run the same command with --resume to continue)\n",

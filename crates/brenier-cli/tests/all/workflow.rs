@@ -6,6 +6,9 @@ use std::fs;
 use std::io::Read as _;
 use std::process::Stdio;
 
+use brenier::Posterior;
+use brenier::map::Method;
+
 use crate::common::{SMALL, brenier, folder, listing, numbers, refuse, run, stderr, stdout, succeed};
 
 #[test]
@@ -468,4 +471,50 @@ fn an_ensemble_and_the_gaussian_go_through_every_command() {
     refuse(here, "sample g.brenier --at y1=0,y2=0 --solver lbfgs", 2, &["solver", "conditional Gaussian"]);
     refuse(here, "sample g.brenier --at y1=0,y2=0 --with disagreement", 2, &["--members"]);
     refuse(here, &format!("fit data.csv {gaussian} --depth 3 --out x.brenier"), 2, &["depth", "pcp-map"]);
+}
+
+/// One description for both, of every method: with an embedding where it has one.
+#[test]
+fn info_and_the_page_print_every_line_of_a_description() {
+    let folder = folder();
+    let here = folder.path();
+    for &method in Method::ALL {
+        let name = method.name();
+        let mut fit =
+            format!("fit data.csv --target x1,x2 --given y1..y2 --method {name} --epochs 1 --quiet");
+        for (setting, value) in
+            [("feature_width", "8"), ("hidden_width", "8"), ("max_terms", "8"), ("embedding", "3,2")]
+        {
+            if method.info().settings.iter().any(|own| own.name == setting) {
+                fit = format!("{fit} --{} {value}", setting.replace('_', "-"));
+            }
+        }
+        succeed(here, &format!("{fit} --out {name}.brenier"));
+        let description = Posterior::load(here.join(format!("{name}.brenier"))).unwrap().description();
+        let info = succeed(here, &format!("info {name}.brenier"));
+        succeed(here, &format!("report {name}.brenier data.csv --pairs 50 --draws 50 --out {name}.html"));
+        let page = fs::read_to_string(here.join(format!("{name}.html"))).unwrap();
+        for (heading, text) in &description {
+            assert!(info.contains(&format!("{heading:16}{text}\n")), "{name}, {heading}: {info}");
+            let text =
+                text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
+            let heading = heading[..1].to_uppercase() + &heading[1..];
+            let row = format!("<th scope=\"row\">{heading}</th><td>{text}</td>");
+            assert!(page.contains(&row), "{name}: no {row}");
+        }
+        assert_eq!(info.lines().count(), description.len(), "{name}: {info}");
+        let texts = |wanted: &str| {
+            let of = |(heading, text): &(&str, String)| (*heading == wanted).then(|| text.clone());
+            description.iter().filter_map(of).collect::<Vec<String>>()
+        };
+        let embeds = method.info().settings.iter().any(|own| own.name == "embedding");
+        assert_eq!(texts("network")[0].contains("embedding"), embeds, "{name}: {info}");
+        if method == Method::Atm {
+            let used = texts("depends on");
+            assert!(
+                used.len() == 2 && used[0].starts_with("x1: ") && used[1].starts_with("x2: "),
+                "{used:?}"
+            );
+        }
+    }
 }

@@ -1,5 +1,5 @@
-//! What every map does with batches of rows: check their sizes, find a row's context, sum over shards; and the accessors that
-//! maps with a layout and a parameter vector have in common.
+//! What every map does with batches of rows: check their sizes, find a row's context, sum over shards, find rows without a draw;
+//! and the accessors that maps with a layout and a parameter vector have in common.
 
 use std::ops::Range;
 
@@ -167,20 +167,6 @@ pub(super) fn misses<T: Real>(a: &[T], b: &[T], n: usize) -> Vec<f64> {
     a.chunks_exact(n).zip(b.chunks_exact(n)).map(largest).collect()
 }
 
-/// By what the images of the rows x miss z.
-pub(super) fn residuals_of_images(
-    map: &dyn super::ConditionalMap<f64>,
-    x: &[f64],
-    z: &[f64],
-    given: &[f64],
-    observation: &[u32],
-) -> Result<Vec<f64>> {
-    let y = rows_of(given, observation, map.given_dim());
-    let (mut back, mut log_det) = (vec![0.0; z.len()], vec![0.0; observation.len()]);
-    map.forward(x, &y, &mut back, &mut log_det)?;
-    Ok(misses(&back, z, map.target_dim()))
-}
-
 /// Columns of a matrix of `rows` rows in pieces of about [`BLOCK_ENTRIES`] entries, but of at least `least` columns.
 pub(super) fn slices(cols: usize, rows: usize, least: usize) -> impl Iterator<Item = Range<usize>> {
     let width = (BLOCK_ENTRIES / rows.max(1)).max(least).clamp(1, cols.max(1)).next_multiple_of(8);
@@ -202,5 +188,23 @@ pub(super) fn sum_into<'a, T: Real>(gradient: &mut [T], parts: impl Iterator<Ite
         for (sum, &value) in gradient.iter_mut().zip(part) {
             *sum += value;
         }
+    }
+}
+
+/// The rows that are not finite, in order.
+pub(super) fn not_finite(x: &[f64], n: usize) -> Vec<u32> {
+    let rows = x.chunks_exact(n).enumerate();
+    rows.filter(|(_, x)| !x.iter().all(|x| x.is_finite())).map(|(row, _)| row as u32).collect()
+}
+
+/// An error that names the first of the rows without a draw.
+pub(super) fn refuse(unsolved: &[u32]) -> Result<()> {
+    match unsolved.first() {
+        None => Ok(()),
+        Some(row) => Err(Error::Numerical(format!(
+            "{} of the draws, the first of them draw {}, are not finite: the observation is far outside the training data",
+            unsolved.len(),
+            row + 1
+        ))),
     }
 }

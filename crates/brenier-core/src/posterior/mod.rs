@@ -4,6 +4,7 @@
 //! "standardised" log density, that of the variable the map sees; the sum is in the user's units.
 
 mod at;
+mod description;
 mod distance;
 mod file;
 mod joint;
@@ -73,7 +74,7 @@ pub struct Draws {
     pub residuals: Vec<f64>,
     /// Evaluations of the map, or integration steps, of each draw.
     pub iterations: Vec<u32>,
-    /// Residuals of the draws that could not be computed and are left out: none unless
+    /// Residuals of the draws that could not be computed and are left out, infinite where they are not known: none unless
     /// [`SampleSettings::skip_unsolved`] allows it.
     pub unsolved: Vec<f64>,
 }
@@ -214,7 +215,12 @@ impl Posterior {
             names: self.target_names().to_vec(),
             values,
             observation,
-            unsolved: inversion.unsolved.iter().map(|&row| inversion.residuals[row as usize]).collect(),
+            // Methods that solve no equation have residuals only where they were asked for.
+            unsolved: inversion
+                .unsolved
+                .iter()
+                .map(|&row| inversion.residuals.get(row as usize).copied().unwrap_or(f64::INFINITY))
+                .collect(),
             residuals: Vec::new(),
             iterations: Vec::new(),
         };

@@ -4,14 +4,15 @@ use std::path::Path;
 
 use brenier::data::Table;
 use brenier::map::method::Problem;
-use brenier::map::{Method, MethodSettings, SampleSettings};
+use brenier::map::pcp::{Precision, Solver};
+use brenier::map::{Method, MethodSettings, SampleSettings, TransportMap};
 use brenier::train::{Stop, TrainSettings};
 use brenier::{Event, FitSettings, Journal, ModeSettings, Observer, Posterior, Run, StopToken, example, fit};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
-/// Every method of the list, small, and both flows of neural posterior estimation.
+/// Every method of the list, small, with both flows of neural posterior estimation and both Gaussians.
 fn small() -> Vec<MethodSettings> {
     let mut all = Vec::new();
     for &method in Method::ALL {
@@ -20,6 +21,7 @@ fn small() -> Vec<MethodSettings> {
             settings = settings.with(name, value).unwrap_or(settings);
         }
         all.extend(settings.with("flow", "maf").ok());
+        all.extend(settings.with("covariance", "log-affine").ok());
         all.push(settings);
     }
     all
@@ -36,117 +38,252 @@ fn quick(method: &MethodSettings, target: &str, given: &str) -> FitSettings {
     }
 }
 
-fn fitted(table: Table, method: Method, joint: bool) -> Posterior {
-    let method = method.defaults();
-    let method = method.with("feature_width", 12).unwrap_or(method);
-    let settings = FitSettings { joint, ..quick(&method, "x1,x2", "y") };
-    fit(&table, &settings, Run::silent()).unwrap().posterior
+fn fitted(table: &Table, settings: &FitSettings) -> Posterior {
+    fit(table, settings, Run::silent()).unwrap().posterior
 }
 
 /// Rows of standardised (x, y) close to where data are.
-fn rows(model: &Posterior, count: usize) -> (Vec<f64>, Vec<f64>) {
-    let (n, m) = (model.map().target_dim(), model.map().given_dim());
+fn rows(map: &dyn TransportMap, count: usize) -> (Vec<f64>, Vec<f64>) {
     let wave = |i: usize| (1.7 * i as f64).sin();
-    ((0..count * n).map(wave).collect(), (0..count * m).map(|i| 0.8 * wave(3 * i + 1)).collect())
+    let x = (0..count * map.target_dim()).map(wave);
+    (x.collect(), (0..count * map.given_dim()).map(|i| 0.8 * wave(3 * i + 1)).collect())
 }
+
+/// z and log |det ∂z/∂x| in double precision.
+fn forward(map: &dyn TransportMap, x: &[f64], y: &[f64]) -> (Vec<f64>, Vec<f64>) {
+    let (mut z, mut log_det) = (vec![0.0; x.len()], vec![0.0; x.len() / map.target_dim()]);
+    map.double().forward(x, y, &mut z, &mut log_det).unwrap();
+    (z, log_det)
+}
+
+fn log_density(map: &dyn TransportMap, x: &[f64], y: &[f64]) -> Vec<f64> {
+    let mut density = vec![0.0; x.len() / map.target_dim()];
+    map.double().log_density(x, y, &mut density).unwrap();
+    density
+}
+
+/// `values` with h added to every row's column.
+fn moved(values: &[f64], columns: usize, column: usize, h: f64) -> Vec<f64> {
+    let mut values = values.to_vec();
+    values.iter_mut().skip(column).step_by(columns).for_each(|value| *value += h);
+    values
+}
+
+fn largest_difference(a: &[f64], b: &[f64]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).fold(0.0, |worst, (a, b)| if (a - b).abs() <= worst { worst } else { (a - b).abs() })
+}
+
+const ROWS: usize = 20;
 
 #[test]
 fn every_method_keeps_what_a_map_promises() {
-    for &method in Method::ALL {
-        let model = fitted(example::simulate(600, 0), method, false);
-        let map = model.map();
-        let (x, y) = rows(&model, 20);
-        let (n, name) = (map.target_dim(), method.name());
-        assert_eq!((n, map.given_dim()), (2, 1));
-
-        // log π = −½‖z‖² − (n/2) log 2π + log |det ∂z/∂x|.
-        let (mut z, mut log_det, mut density) = (vec![0.0; 40], vec![0.0; 20], vec![0.0; 20]);
-        map.double().forward(&x, &y, &mut z, &mut log_det).unwrap();
-        map.double().log_density(&x, &y, &mut density).unwrap();
-        for row in 0..20 {
-            let square: f64 = z[row * n..(row + 1) * n].iter().map(|z| z * z).sum();
-            let expected = log_det[row] - 0.5 * square - n as f64 * 0.5 * (2.0 * std::f64::consts::PI).ln();
-            assert!((density[row] - expected).abs() < 1e-9, "{name}: {} {expected}", density[row]);
+    let table = example::simulate(300, 0);
+    for method in small() {
+        let conditional = quick(&method, "x1,x2", "y");
+        let unconditional = FitSettings { given: None, ..conditional.clone() };
+        for (settings, given) in [(&conditional, 1), (&unconditional, 0)] {
+            let model = fitted(&table, settings);
+            let name = format!("{:?}, {given} given columns", model.header().settings.method);
+            let map = model.map();
+            assert_eq!((map.target_dim(), map.given_dim()), (2, given), "{name}");
+            densities_and_gradients_agree(&name, map);
+            draws_invert_the_map(&name, map);
+            both_precisions_agree(&name, map);
+            certificates_and_descriptions_hold(&name, map);
+            sizes_and_costs_are_known(&name, &model);
+            settings_of_draws_mean_something_or_are_refused(&name, map);
         }
-
-        // The gradient in x.
-        let (mut again, mut gradient) = (vec![0.0; 20], vec![0.0; 40]);
-        map.double().log_density_gradient(&x, &y, &mut again, &mut gradient).unwrap();
-        for j in 0..n {
-            let moved = |h: f64| {
-                let mut x = x.clone();
-                x.iter_mut().skip(j).step_by(n).for_each(|x| *x += h);
-                let mut density = vec![0.0; 20];
-                map.double().log_density(&x, &y, &mut density).unwrap();
-                density
-            };
-            for (row, (up, down)) in moved(1e-5).iter().zip(&moved(-1e-5)).enumerate() {
-                assert!((density[row] - again[row]).abs() < 1e-9, "{name}");
-                let slope = (up - down) / 2e-5;
-                let exact = gradient[row * n + j];
-                assert!((slope - exact).abs() < 1e-5 * (1.0 + exact.abs()), "{name}: {slope} {exact}");
-            }
-        }
-
-        // Draws invert the map, at observations by index and in any order.
-        let observation: Vec<u32> = (0..20).map(|row| 19 - row).collect();
-        let reordered: Vec<f64> = observation.iter().map(|&row| y[row as usize]).collect();
-        let settings = SampleSettings { residuals: true, ..Default::default() };
-        let (drawn, inversion) = map.draw(&z, &y, &observation, &settings).unwrap();
-        let mut back = vec![0.0; 40];
-        map.double().forward(&drawn, &reordered, &mut back, &mut log_det).unwrap();
-        let worst = z.iter().zip(&back).fold(0.0, |worst: f64, (z, back)| worst.max((z - back).abs()));
-        assert!(worst < 1e-4, "{name}: {worst}");
-        assert!(inversion.unsolved.is_empty() && inversion.residuals.len() == 20, "{name}");
-        assert!(inversion.residuals.iter().all(|&residual| residual < 1e-4), "{name}");
-        let quick = map.log_density_at(&drawn, &y, &observation).unwrap();
-        map.double().log_density(&drawn, &reordered, &mut density).unwrap();
-        for (quick, exact) in quick.iter().zip(&density) {
-            assert!((quick - exact).abs() < 1e-3 * (1.0 + exact.abs()), "{name}: {quick} {exact}");
-        }
-
-        // It is one to one, has something to say, and knows its parameters.
-        let certificate = map.certify(&x, &y).unwrap();
-        assert!(certificate.smallest > 0.0 && certificate.largest < 1e3, "{name}: {certificate:?}");
-        assert!(certificate.bound.is_none_or(|bound| bound > 0.0 && bound <= certificate.smallest));
-        assert!(certificate.log_det_error.is_none_or(|error| error < 1e-3), "{name}: {certificate:?}");
-        assert!(!map.describe().is_empty());
-        let count: usize = map.single().tensors().iter().map(|spec| spec.indices().count()).sum();
-        assert!(count > 0 && count <= map.parameters(), "{name}");
-        let resolved = &model.header().settings.method;
-        let counted = resolved.spec().parameters(2, 1).unwrap();
-        match resolved.spec().grows() {
-            false => assert_eq!(counted, map.parameters(), "{name}"),
-            true => assert!(counted >= map.parameters(), "{name}"),
-        }
-        let mut unchanged = resolved.clone();
-        let problem = Problem { target: 2, given: 1, rows: 100_000 };
-        unchanged.spec_mut().resolve(problem, &mut TrainSettings::default());
-        assert_eq!(&unchanged, resolved, "{name}: every choice was made");
-
-        // Settings of draws that mean nothing to it are refused.
-        let means = |settings: SampleSettings| map.draw(&z, &y, &observation, &settings).is_ok();
-        let steps = SampleSettings { steps: Some(8), ..Default::default() };
-        let tolerance = SampleSettings { tolerance: Some(1e-4), ..Default::default() };
-        assert_eq!(means(steps), map.takes_steps(), "{name}");
-        assert_eq!(means(tolerance), map.tolerance(&tolerance).is_some(), "{name}");
     }
+}
+
+fn densities_and_gradients_agree(name: &str, map: &dyn TransportMap) {
+    let n = map.target_dim();
+    let (x, y) = rows(map, ROWS);
+    let ((z, log_det), density) = (forward(map, &x, &y), log_density(map, &x, &y));
+    // log π = −½‖z‖² − (n/2) log 2π + log |det ∂z/∂x|.
+    for row in 0..ROWS {
+        let square: f64 = z[row * n..(row + 1) * n].iter().map(|z| z * z).sum();
+        let expected = log_det[row] - 0.5 * square - n as f64 * 0.5 * (2.0 * std::f64::consts::PI).ln();
+        assert!((density[row] - expected).abs() < 1e-9, "{name}: {} {expected}", density[row]);
+    }
+    // The gradient in x.
+    let (mut again, mut gradient) = (vec![0.0; ROWS], vec![0.0; ROWS * n]);
+    map.double().log_density_gradient(&x, &y, &mut again, &mut gradient).unwrap();
+    assert!(largest_difference(&density, &again) < 1e-9, "{name}");
+    for j in 0..n {
+        let [up, down] = [1e-5, -1e-5].map(|h| log_density(map, &moved(&x, n, j, h), &y));
+        for row in 0..ROWS {
+            let (slope, exact) = ((up[row] - down[row]) / 2e-5, gradient[row * n + j]);
+            assert!((slope - exact).abs() < 1e-5 * (1.0 + exact.abs()), "{name}: {slope} {exact}");
+        }
+    }
+}
+
+/// At observations by index and in any order; whether rows that cannot be solved may be skipped makes no difference here.
+fn draws_invert_the_map(name: &str, map: &dyn TransportMap) {
+    let m = map.given_dim();
+    let (x, y) = rows(map, ROWS);
+    let (z, _) = forward(map, &x, &y);
+    let observation: Vec<u32> = (0..ROWS as u32).rev().collect();
+    let reordered: Vec<f64> =
+        observation.iter().flat_map(|&row| &y[row as usize * m..(row as usize + 1) * m]).copied().collect();
+    let settings = SampleSettings { residuals: true, ..Default::default() };
+    let (drawn, inversion) = map.draw(&z, &y, &observation, &settings).unwrap();
+    let missed = largest_difference(&z, &forward(map, &drawn, &reordered).0);
+    assert!(missed < 1e-4, "{name}: {missed}");
+    assert!(inversion.unsolved.is_empty() && inversion.iterations.len() == ROWS, "{name}");
+    assert_eq!(inversion.residuals.len(), ROWS, "{name}");
+    assert!(inversion.residuals.iter().all(|&residual| residual < 1e-4), "{name}");
+    assert_eq!(map.attempt(&z, &y, &observation, &settings).unwrap(), (drawn.clone(), inversion), "{name}");
+    let quick = map.log_density_at(&drawn, &y, &observation).unwrap();
+    for (quick, exact) in quick.iter().zip(&log_density(map, &drawn, &reordered)) {
+        assert!((quick - exact).abs() < 1e-3 * (1.0 + exact.abs()), "{name}: {quick} {exact}");
+    }
+}
+
+/// The same parameters, hence the same map up to rounding.
+fn both_precisions_agree(name: &str, map: &dyn TransportMap) {
+    let (single, double) = (map.single(), map.double());
+    assert_eq!(single.tensors(), double.tensors(), "{name}");
+    let widened: Vec<f64> = single.parameters().iter().map(|&value| f64::from(value)).collect();
+    assert_eq!(widened, double.parameters(), "{name}");
+    let (x, y) = rows(map, ROWS);
+    let narrow = |values: &[f64]| values.iter().map(|&value| value as f32).collect::<Vec<f32>>();
+    let (mut z, mut log_det) = (vec![0.0; x.len()], vec![0.0; ROWS]);
+    single.forward(&narrow(&x), &narrow(&y), &mut z, &mut log_det).unwrap();
+    let z: Vec<f64> = z.into_iter().map(f64::from).collect();
+    let (exact, exact_log_det) = forward(map, &x, &y);
+    assert!(largest_difference(&z, &exact) < 1e-3, "{name}: {z:?} {exact:?}");
+    assert!(largest_difference(&log_det, &exact_log_det) < 1e-3, "{name}: {log_det:?} {exact_log_det:?}");
+}
+
+/// It is one to one, says what it is, and its paths and inputs are those of its points.
+fn certificates_and_descriptions_hold(name: &str, map: &dyn TransportMap) {
+    let (n, m) = (map.target_dim(), map.given_dim());
+    let (x, y) = rows(map, ROWS);
+    let (z, _) = forward(map, &x, &y);
+    let certificate = map.certify(&x, &y).unwrap();
+    assert!(certificate.smallest > 0.0 && certificate.largest < 1e3, "{name}: {certificate:?}");
+    assert!(certificate.bound.is_none_or(|bound| bound > 0.0 && bound <= certificate.smallest), "{name}");
+    assert!(certificate.log_det_error.is_none_or(|error| error < 1e-3), "{name}: {certificate:?}");
+
+    let about = [vec![("network", map.describe())], map.details()].concat();
+    for (heading, text) in about {
+        // `info` prints headings in a column of 16.
+        assert!(!heading.is_empty() && heading.len() < 16 && !text.is_empty(), "{name}: {heading}");
+        assert!(!text.contains('\n') && !text.ends_with('.'), "{name}: {text}");
+    }
+    if let Some(paths) = map.paths() {
+        assert!(map.takes_steps() && paths.evaluation_steps() > 0, "{name}");
+        let mut end = vec![0.0; x.len()];
+        let costs = paths.costs(&x, &y, paths.evaluation_steps(), &mut end).unwrap();
+        assert!(largest_difference(&end, &z) < 1e-12, "{name}");
+        assert!(costs.hjb.len() == ROWS && costs.hjb.iter().all(|&cost| cost >= 0.0), "{name}");
+        // No path is cheaper than the straight one at constant speed.
+        for (row, cost) in costs.transport.iter().enumerate() {
+            let pairs = x[row * n..(row + 1) * n].iter().zip(&z[row * n..(row + 1) * n]);
+            let straight = 0.5 * pairs.map(|(x, z)| (x - z).powi(2)).sum::<f64>();
+            assert!(*cost >= straight - 1e-9, "{name}: {cost} {straight}");
+        }
+    }
+    for (k, places) in map.inputs().into_iter().flatten().enumerate() {
+        for place in 0..m + n {
+            let (x, y) = match place < m {
+                true => (x.clone(), moved(&y, m, place, 0.1)),
+                false => (moved(&x, n, place - m, 0.1), y.clone()),
+            };
+            let other = forward(map, &x, &y).0;
+            let changed = (0..ROWS).any(|row| z[row * n + k] != other[row * n + k]);
+            let named = place == m + k || places.contains(&place);
+            assert_eq!(changed, named, "{name}: component {k}, place {place}");
+        }
+    }
+}
+
+fn sizes_and_costs_are_known(name: &str, model: &Posterior) {
+    let (map, resolved) = (model.map(), &model.header().settings.method);
+    let (n, m) = (map.target_dim(), map.given_dim());
+    let count: usize = map.single().tensors().iter().map(|spec| spec.indices().count()).sum();
+    assert!(count > 0 && count <= map.parameters(), "{name}");
+    let counted = resolved.spec().parameters(n, m).unwrap();
+    match resolved.spec().grows() {
+        false => assert_eq!(counted, map.parameters(), "{name}"),
+        true => assert!(counted >= map.parameters(), "{name}"),
+    }
+    let mut unchanged = resolved.clone();
+    let problem = Problem { target: n, given: m, rows: 100_000 };
+    unchanged.spec_mut().resolve(problem, &mut TrainSettings::default());
+    assert_eq!(&unchanged, resolved, "{name}: every choice was made");
+
+    // An epoch costs more with more columns, and with more of whatever a method has more or less of.
+    let cost = |method: &MethodSettings, n, m| method.spec().cost(n, m).unwrap();
+    let own = cost(resolved, n, m);
+    assert!(own > 0 && cost(resolved, n + 1, m) > own, "{name}");
+    let values = serde_json::to_value(resolved).unwrap();
+    for size in ["feature_width", "hidden_width", "max_terms", "time_steps"] {
+        if let Some(value) = values[size].as_u64() {
+            let larger = resolved.with(size, 2 * value).unwrap();
+            assert!(cost(&larger, n, m) > own, "{name}: {size}");
+        }
+    }
+}
+
+fn settings_of_draws_mean_something_or_are_refused(name: &str, map: &dyn TransportMap) {
+    let (x, y) = rows(map, ROWS);
+    let (z, _) = forward(map, &x, &y);
+    let observation: Vec<u32> = (0..ROWS as u32).collect();
+    let default = SampleSettings::default();
+    let fields = [
+        ("steps", SampleSettings { steps: Some(8), ..default }),
+        ("tolerance", SampleSettings { tolerance: Some(1e-4), ..default }),
+        ("solver", SampleSettings { solver: Some(Solver::Lbfgs), ..default }),
+        ("max_iterations", SampleSettings { max_iterations: Some(400), ..default }),
+        ("precision", SampleSettings { precision: Some(Precision::Double), ..default }),
+    ];
+    // A new field has to be added above; the flags that every method takes are not refused.
+    let serde_json::Value::Object(all) = serde_json::to_value(default).unwrap() else { unreachable!() };
+    let flags = ["residuals", "skip_unsolved"];
+    assert_eq!(all.len(), fields.len() + flags.len());
+    let mut taken = Vec::new();
+    for (field, settings) in fields {
+        assert!(all.contains_key(field), "{field}");
+        match map.draw(&z, &y, &observation, &settings) {
+            Ok((drawn, _)) => {
+                assert!(drawn.iter().all(|x| x.is_finite()), "{name}: {field}");
+                taken.push(field);
+            }
+            Err(error) => assert!(error.to_string().contains(field), "{name}: {error}"),
+        }
+    }
+    assert_eq!(taken.contains(&"steps"), map.takes_steps(), "{name}");
+    assert_eq!(taken.contains(&"tolerance"), map.tolerance(&default).is_some(), "{name}");
+    // Settings of an iterative solver come together, and with a tolerance to solve to; a precision is also one of steps.
+    let solver = ["solver", "max_iterations"].map(|field| taken.contains(&field));
+    assert!(
+        solver == [false; 2] || (solver == [true; 2] && taken.contains(&"tolerance")),
+        "{name}: {taken:?}"
+    );
+    assert_eq!(taken.contains(&"precision"), solver[0] || map.takes_steps(), "{name}");
 }
 
 #[test]
 fn every_method_is_saved_loaded_and_used_with_the_same_bits() {
     let folder = tempfile::tempdir().unwrap();
-    for &method in Method::ALL {
+    let table = example::simulate(300, 1);
+    for method in small() {
         for joint in [false, true] {
-            let name = method.name();
-            let model = fitted(example::simulate(300, 1), method, joint);
+            let name = format!("{method:?}, joint {joint}");
+            let model = fitted(&table, &FitSettings { joint, ..quick(&method, "x1,x2", "y") });
             let path = folder.path().join("model.brenier");
             model.save(&path).unwrap();
             let bytes = std::fs::read(&path).unwrap();
             let loaded = Posterior::load(&path).unwrap();
             loaded.save(&path).unwrap();
             assert_eq!(bytes, std::fs::read(&path).unwrap(), "{name}");
-            assert_eq!((loaded.method(), loaded.parameters()), (method, model.parameters()));
+            assert_eq!((loaded.method(), loaded.parameters()), (method.method(), model.parameters()));
+            assert_eq!(loaded.description(), model.description(), "{name}");
+            assert_eq!(loaded.map().inputs(), model.map().inputs(), "{name}");
             let settings = SampleSettings::default();
             let draws = |model: &Posterior| model.sample(&[0.3, -0.4], 2, 50, 1, &settings).unwrap().values;
             assert_eq!(draws(&model), draws(&loaded), "{name}");
@@ -279,6 +416,17 @@ fn far_inputs_end_in_an_answer_or_a_sentence() {
             match model.sample(&[far], 1, 20, 1, &SampleSettings::default()) {
                 Ok(draws) => assert!(draws.values.iter().all(|x| x.is_finite()), "{method:?} {far}"),
                 Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
+            }
+            // Draws that are left out are counted, whether or not residuals were asked for.
+            for residuals in [false, true] {
+                let settings = SampleSettings { skip_unsolved: true, residuals, ..Default::default() };
+                match model.sample(&[far], 1, 20, 1, &settings) {
+                    Ok(draws) => {
+                        assert_eq!(draws.observation.len() + draws.unsolved.len(), 20, "{method:?} {far}");
+                        assert!(draws.values.iter().all(|x| x.is_finite()), "{method:?} {far}");
+                    }
+                    Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
+                }
             }
             for (x, y) in [([far, 0.0], 0.1), ([0.1, far], 0.1), ([0.1, 0.2], far)] {
                 match model.log_density(&x, &[y]) {

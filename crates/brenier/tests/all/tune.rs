@@ -267,6 +267,41 @@ fn joint_maps_and_flows_are_searched_too() {
     }
 }
 
+/// The default space of every method, its sizes as small as they go.
+#[test]
+fn every_method_is_searched_to_its_end() {
+    const SIZES: [(&str, usize); 5] =
+        [("feature_width", 4), ("hidden_width", 4), ("max_terms", 4), ("transforms", 2), ("time_steps", 2)];
+    for &method in Method::ALL {
+        let mut problem = Problem::new();
+        problem.base.method = method.defaults();
+        let mut space = SearchSpace::from_toml(SearchSpace::preset("default", method).unwrap()).unwrap();
+        for (name, size) in SIZES {
+            problem.base.method = problem.base.method.with(name, size).unwrap_or(problem.base.method);
+            space = space.without(&format!("method.{name}"));
+        }
+        // Halvings are those of a feature width that is drawn.
+        problem.space = space.without("method.context_width");
+        problem.base.train.epochs = 2;
+        problem.tune = TuneSettings {
+            trials: Some(2),
+            pilot_epochs: Some(1),
+            finalists: Some(1),
+            repeats: Some(1),
+            ..tune()
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let (outcome, _) = problem.run(folder.path(), 2, usize::MAX, None).unwrap();
+        assert!(outcome.complete && outcome.trials.len() == 2, "{method:?}");
+        assert!(outcome.trials.iter().all(|trial| trial.method.method() == method), "{method:?}");
+        assert_ne!(outcome.trials[0], outcome.trials[1], "{method:?}: something was drawn");
+        let (best, last) = (outcome.best.unwrap(), &outcome.finals[0]);
+        assert_eq!(best.method(), method);
+        assert_eq!(last.valid_nll, Some(best.header().training.best_valid_nll), "{method:?}");
+        assert!(last.test_nll.unwrap().is_finite(), "{method:?}");
+    }
+}
+
 #[test]
 fn mistakes_are_errors_before_anything_is_trained() {
     let mut problem = Problem::new();

@@ -8,11 +8,11 @@ use super::AtmMap;
 use super::basis::Bounds;
 use super::terms::{Component, Layout, Scratch, Size};
 use super::train::train;
-use crate::map::batch::{EVALUATION_ROWS, both_precisions, check_reference, residuals_of_images};
+use crate::map::batch::{EVALUATION_ROWS, both_precisions, check_reference, misses, rows_of};
 use crate::map::method::{
     Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, SizeAdvice, Training,
 };
-use crate::map::{Inversion, SampleSettings, TransportMap};
+use crate::map::{ConditionalMap, Inversion, SampleSettings, TransportMap};
 use crate::parallel::each_with;
 use crate::train::{Outcome, TrainSettings};
 use crate::{Error, Result};
@@ -202,7 +202,12 @@ impl TransportMap for Atm {
         }
         let residuals = match settings.residuals {
             false => Vec::new(),
-            true => residuals_of_images(&self.double, &x, z, given, observation)?,
+            true => {
+                let y = rows_of(given, observation, m);
+                let (mut back, mut log_det) = (vec![0.0; z.len()], vec![0.0; observation.len()]);
+                self.double.forward(&x, &y, &mut back, &mut log_det)?;
+                misses(&back, z, n)
+            }
         };
         let iterations = solved.iter().map(|&(iterations, _)| iterations).collect();
         Ok((x, Inversion { iterations, residuals, unsolved }))

@@ -96,7 +96,11 @@ pub(super) fn fit(layout: Layout, train: &Rows, valid: &Rows) -> Result<(Gaussia
         };
         let residuals = x - multiply(y.as_ref(), coefficients.as_ref());
         let map = of_residuals(layout, train, &coefficients, &residuals)?;
-        let loss = valid.nll(&map)?;
+        // A spread that overflows at a validation row is no candidate.
+        let loss = match valid.nll(&map) {
+            Err(Error::Numerical(_)) => continue,
+            loss => loss?,
+        };
         if loss.is_finite() && best.as_ref().is_none_or(|(_, least)| loss < *least) {
             best = Some((map, loss));
         }
@@ -139,7 +143,7 @@ fn of_residuals(
             let spreads: Vec<Vec<f64>> = (0..n)
                 .map(|i| {
                     let along: Vec<f64> = (0..train.count).map(|row| along[(row, i)]).collect();
-                    spread(&along, &train.y, m, variances[i])
+                    Spread { along: &along, y: &train.y, given: m }.minimise(variances[i])
                 })
                 .collect();
             for j in (0..=m).rev().take(1).chain(0..m) {
@@ -150,59 +154,84 @@ fn of_residuals(
     GaussianMap::from_parameters(layout, parameters)
 }
 
-/// (C, c) that minimise the mean of s + ½ u² e^{−2s} with s = C y + c: a convex problem, by damped Newton steps.
-fn spread(along: &[f64], y: &[f64], m: usize, variance: f64) -> Vec<f64> {
-    let count = along.len() as f64;
-    let feature = |row: usize, j: usize| if j < m { y[row * m + j] } else { 1.0 };
-    let linear = |w: &[f64], row: usize| (0..=m).map(|j| w[j] * feature(row, j)).sum::<f64>();
-    // The same small ridge as the mean keeps directions without information at rest.
-    let ridge = |w: &[f64]| 0.5 * RIDGES[2] * w[..m].iter().map(|w| w * w).sum::<f64>();
-    let loss = |w: &[f64]| {
-        let rows = along.iter().enumerate().map(|(row, u)| {
-            let s = linear(w, row);
+/// The loss of the spread along one axis: the mean of s + ½ u² e^{−2s} over rows, with s = C y + c. It is convex in w = (C, c).
+pub(super) struct Spread<'a> {
+    /// u, the residuals along the axis.
+    pub(super) along: &'a [f64],
+    pub(super) y: &'a [f64],
+    pub(super) given: usize,
+}
+
+impl Spread<'_> {
+    fn feature(&self, row: usize, j: usize) -> f64 {
+        if j < self.given { self.y[row * self.given + j] } else { 1.0 }
+    }
+
+    fn linear(&self, w: &[f64], row: usize) -> f64 {
+        (0..=self.given).map(|j| w[j] * self.feature(row, j)).sum()
+    }
+
+    pub(super) fn loss(&self, w: &[f64]) -> f64 {
+        let rows = self.along.iter().enumerate().map(|(row, u)| {
+            let s = self.linear(w, row);
             s + 0.5 * u * u * (-2.0 * s).exp()
         });
-        rows.sum::<f64>() / count + ridge(w)
-    };
-    let mut w = vec![0.0; m + 1];
-    w[m] = 0.5 * variance.ln();
-    let mut value = loss(&w);
-    for _ in 0..NEWTON_STEPS {
+        // The same small ridge as the mean keeps directions without information at rest.
+        let ridge = 0.5 * RIDGES[2] * w[..self.given].iter().map(|w| w * w).sum::<f64>();
+        rows.sum::<f64>() / self.along.len() as f64 + ridge
+    }
+
+    /// The gradient in w, and the lower triangle of the Hessian.
+    pub(super) fn derivatives(&self, w: &[f64]) -> (Mat<f64>, Mat<f64>) {
+        let (m, count) = (self.given, self.along.len() as f64);
         let mut gradient = Mat::<f64>::zeros(m + 1, 1);
         let mut hessian = Mat::<f64>::zeros(m + 1, m + 1);
-        for (row, u) in along.iter().enumerate() {
-            let heat = u * u * (-2.0 * linear(&w, row)).exp();
+        for (row, u) in self.along.iter().enumerate() {
+            let heat = u * u * (-2.0 * self.linear(w, row)).exp();
             for j in 0..=m {
-                let of_j = feature(row, j);
+                let of_j = self.feature(row, j);
                 gradient[(j, 0)] += (1.0 - heat) * of_j / count;
                 for i in j..=m {
-                    hessian[(i, j)] += 2.0 * heat * of_j * feature(row, i) / count;
+                    hessian[(i, j)] += 2.0 * heat * of_j * self.feature(row, i) / count;
                 }
             }
         }
-        for j in 0..=m {
-            hessian[(j, j)] += if j < m { RIDGES[2] } else { 1e-9 };
-            gradient[(j, 0)] += if j < m { RIDGES[2] * w[j] } else { 0.0 };
+        for j in 0..m {
+            hessian[(j, j)] += RIDGES[2];
+            gradient[(j, 0)] += RIDGES[2] * w[j];
         }
-        let Some(step) = positive_definite_solve(hessian.as_ref(), gradient.as_ref()) else { break };
-        let slope: f64 = (0..=m).map(|j| step[(j, 0)] * gradient[(j, 0)]).sum();
-        if slope < 1e-14 {
-            break;
-        }
-        let mut size = 1.0;
-        let moved = loop {
-            let moved: Vec<f64> = (0..=m).map(|j| w[j] - size * step[(j, 0)]).collect();
-            let tried = loss(&moved);
-            if tried <= value - 1e-4 * size * slope {
-                break Some((moved, tried));
-            }
-            size *= 0.5;
-            if size < 1e-8 {
-                break None;
-            }
-        };
-        let Some((moved, tried)) = moved else { break };
-        (w, value) = (moved, tried);
+        (gradient, hessian)
     }
-    w
+
+    /// The w of the least loss, by damped Newton steps from a constant spread of this variance.
+    pub(super) fn minimise(&self, variance: f64) -> Vec<f64> {
+        let m = self.given;
+        let mut w = vec![0.0; m + 1];
+        w[m] = 0.5 * variance.ln();
+        let mut value = self.loss(&w);
+        for _ in 0..NEWTON_STEPS {
+            let (gradient, mut hessian) = self.derivatives(&w);
+            hessian[(m, m)] += 1e-9;
+            let Some(step) = positive_definite_solve(hessian.as_ref(), gradient.as_ref()) else { break };
+            let slope: f64 = (0..=m).map(|j| step[(j, 0)] * gradient[(j, 0)]).sum();
+            if slope < 1e-14 {
+                break;
+            }
+            let mut size = 1.0;
+            let moved = loop {
+                let moved: Vec<f64> = (0..=m).map(|j| w[j] - size * step[(j, 0)]).collect();
+                let tried = self.loss(&moved);
+                if tried <= value - 1e-4 * size * slope {
+                    break Some((moved, tried));
+                }
+                size *= 0.5;
+                if size < 1e-8 {
+                    break None;
+                }
+            };
+            let Some((moved, tried)) = moved else { break };
+            (w, value) = (moved, tried);
+        }
+        w
+    }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fit::{Rows, fit};
 use super::{GaussianMap, Layout};
-use crate::map::batch::{both_precisions, check_reference, residuals_of_images};
+use crate::map::batch::{both_precisions, check_reference, misses, not_finite, refuse, rows_of};
 use crate::map::method::{
     Candidate, Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, SizeAdvice,
     Training,
@@ -41,7 +41,7 @@ pub struct GaussianSettings {
 
 impl GaussianSettings {
     fn layout(&self, target: usize, given: usize) -> Layout {
-        Layout { target, given, varying: self.covariance == Covariance::LogAffine && given > 0 }
+        Layout::new(target, given, self.covariance)
     }
 }
 
@@ -100,8 +100,9 @@ impl MethodSpec for GaussianSettings {
     }
 
     fn assemble(&self, target: usize, given: usize, fill: Fill<'_>) -> Result<Arc<dyn TransportMap>> {
-        let zeros = vec![0.0; self.parameters(target, given)?];
-        let mut map = GaussianMap::from_parameters(self.layout(target, given), zeros)?;
+        // Checks the sizes, which come from a file.
+        self.parameters(target, given)?;
+        let mut map = GaussianMap::initial(target, given, self.covariance);
         fill(&mut map)?;
         Ok(Arc::new(Gaussian::new(map)))
     }
@@ -156,11 +157,20 @@ impl TransportMap for Gaussian {
         let (n, m) = (self.double.layout.target, self.double.layout.given);
         check_reference(z, given, observation, n, m)?;
         let x = self.double.invert(z, given, observation);
+        let unsolved = not_finite(&x, n);
+        if !settings.skip_unsolved {
+            refuse(&unsolved)?;
+        }
         let residuals = match settings.residuals {
             false => Vec::new(),
-            true => residuals_of_images(&self.double, &x, z, given, observation)?,
+            true => {
+                let y = rows_of(given, observation, m);
+                let (mut back, mut log_det) = (vec![0.0; z.len()], vec![0.0; observation.len()]);
+                self.double.evaluate(&x, &y, &mut back, &mut log_det, None)?;
+                misses(&back, z, n)
+            }
         };
-        Ok((x, Inversion { iterations: vec![1; observation.len()], residuals, unsolved: Vec::new() }))
+        Ok((x, Inversion { iterations: vec![1; observation.len()], residuals, unsolved }))
     }
 
     fn describe(&self) -> String {

@@ -9,15 +9,17 @@
 
 mod fit;
 mod method;
+#[cfg(test)]
+mod tests;
 
 pub(super) use fit::Regression;
 pub use method::{Covariance, GaussianSettings};
 
 use super::batch::{EVALUATION_ROWS, check_batch, check_parameters, laid_out};
 use super::{ConditionalMap, Constraint, TensorSpec};
-use crate::Result;
 use crate::kernel::{Mat, Real, dense};
 use crate::parallel::each;
+use crate::{Error, Result};
 
 /// Where the tensors are in the flat parameter vector; matrices are column-major.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,6 +31,11 @@ struct Layout {
 }
 
 impl Layout {
+    /// Without given variables the covariance is constant.
+    fn new(target: usize, given: usize, covariance: Covariance) -> Self {
+        Self { target, given, varying: covariance == Covariance::LogAffine && given > 0 }
+    }
+
     /// (name, rows, columns or none for a vector) of A, b, V, c and C, in their order.
     fn parts(self) -> Vec<(&'static str, usize, Option<usize>)> {
         let (n, m) = (self.target, self.given);
@@ -78,6 +85,15 @@ struct Parts<'a, T> {
 }
 
 impl<T: Real> GaussianMap<T> {
+    /// The identity: A, b, c and C are zero, V = I.
+    pub fn initial(target: usize, given: usize, covariance: Covariance) -> Self {
+        let layout = Layout::new(target, given, covariance);
+        let mut parameters = vec![T::ZERO; layout.parameters()];
+        let axes = target * (given + 1);
+        (0..target).for_each(|i| parameters[axes + i * (target + 1)] = T::ONE);
+        Self { layout, parameters }
+    }
+
     fn from_parameters(layout: Layout, parameters: Vec<T>) -> Result<Self> {
         check_parameters("Gaussian parameters", layout.parameters(), parameters.len())?;
         Ok(Self { layout, parameters })
@@ -162,6 +178,18 @@ impl<T: Real> GaussianMap<T> {
     }
 }
 
+/// An error that names the first row whose image is not finite: e^{−s(y)} overflows for y far enough out.
+fn check_finite<T: Real>(z: &[T], log_det: &[f64], n: usize) -> Result<()> {
+    let finite = |(z, log_det): (&[T], &f64)| log_det.is_finite() && z.iter().all(|z| z.finite());
+    match z.chunks_exact(n).zip(log_det).position(|row| !finite(row)) {
+        None => Ok(()),
+        Some(row) => Err(Error::Numerical(format!(
+            "row {}: the image under the map is not finite (a value far outside the training data)",
+            row + 1
+        ))),
+    }
+}
+
 /// out = V diag(e^{−s}) Vᵀ x.
 fn stretch<T: Real>(axes: &[T], spread: &[T], x: &[T], along: &mut [T], out: &mut [T]) {
     let n = x.len();
@@ -203,13 +231,15 @@ impl<T: Real> ConditionalMap<T> for GaussianMap<T> {
     laid_out!(layout);
 
     fn forward(&self, x: &[T], y: &[T], z: &mut [T], log_det: &mut [f64]) -> Result<()> {
-        self.evaluate(x, y, z, log_det, None)
+        self.evaluate(x, y, z, log_det, None)?;
+        check_finite(z, log_det, self.layout.target)
     }
 
     fn log_density_gradient(&self, x: &[T], y: &[T], out: &mut [f64], gradient: &mut [T]) -> Result<()> {
         let n = self.layout.target;
         let mut z = vec![T::ZERO; x.len()];
         self.evaluate(x, y, &mut z, out, Some(gradient))?;
+        check_finite(&z, out, n)?;
         for (out, z) in out.iter_mut().zip(z.chunks_exact(n)) {
             *out = super::reference_density(z, *out);
         }

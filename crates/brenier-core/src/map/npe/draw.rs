@@ -3,10 +3,10 @@
 use super::NpeMap;
 use super::lanes::{LANES, from_lanes, into_lanes};
 use super::shard::{Prepared, Shard, Use};
+use crate::Result;
 use crate::kernel::Real;
 use crate::map::batch::{EVALUATION_ROWS, check_observations};
 use crate::parallel::{each, each_with, results};
-use crate::{Error, Result};
 
 /// Rows that are drawn together.
 const DRAW_ROWS: usize = EVALUATION_ROWS;
@@ -126,23 +126,5 @@ impl<T: Real> NpeMap<T> {
             }
         }
         *filled = same.then_some(first);
-    }
-}
-
-/// The rows that are not finite, in order.
-pub(super) fn not_finite(x: &[f64], n: usize) -> Vec<u32> {
-    let rows = x.chunks_exact(n).enumerate();
-    rows.filter(|(_, x)| !x.iter().all(|x| x.is_finite())).map(|(row, _)| row as u32).collect()
-}
-
-/// An error that names the first of the rows without a draw.
-pub(super) fn refuse(unsolved: &[u32]) -> Result<()> {
-    match unsolved.first() {
-        None => Ok(()),
-        Some(row) => Err(Error::Numerical(format!(
-            "{} of the draws, the first of them draw {}, are not finite: the observation is far outside the training data",
-            unsolved.len(),
-            row + 1
-        ))),
     }
 }

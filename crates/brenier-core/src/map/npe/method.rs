@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::draw::{not_finite, refuse};
 use super::{FlowKind, NpeMap, NpeShape, order};
 use crate::Result;
-use crate::map::batch::{both_precisions, misses};
+use crate::map::batch::{both_precisions, misses, not_finite, refuse};
 use crate::map::embed::Activation;
 use crate::map::method::{
     Candidate, Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, SizeAdvice,
