@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::Sample;
 use super::sample::check_same_columns;
 use crate::statistics::random::stream;
-use crate::{Error, Result};
+use crate::{Error, Result, StopToken};
 
 /// How [`sliced_wasserstein`] is run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -57,6 +57,16 @@ pub fn sliced_wasserstein(
     q: &Sample<'_>,
     settings: &SlicedSettings,
 ) -> Result<SlicedWasserstein> {
+    sliced_wasserstein_until(p, q, settings, &StopToken::new())
+}
+
+/// The same, which `stop` ends in [`Error::Stopped`].
+pub fn sliced_wasserstein_until(
+    p: &Sample<'_>,
+    q: &Sample<'_>,
+    settings: &SlicedSettings,
+    stop: &StopToken,
+) -> Result<SlicedWasserstein> {
     check_same_columns(p, q)?;
     check_order(settings.order)?;
     if settings.directions == 0 {
@@ -67,13 +77,14 @@ pub fn sliced_wasserstein(
     let powers: Vec<f64> = (0..directions)
         .into_par_iter()
         .map(|index| {
+            stop.go_on()?;
             let mut rng = stream(settings.seed, index as u64);
             let mut direction: Vec<f64> = (0..dim).map(|_| rng.sample(StandardNormal)).collect();
             let length = direction.iter().map(|x| x * x).sum::<f64>().sqrt();
             direction.iter_mut().for_each(|x| *x /= length);
-            transport(&projected(p, &direction), &projected(q, &direction), settings.order)
+            Ok(transport(&projected(p, &direction), &projected(q, &direction), settings.order))
         })
-        .collect();
+        .collect::<Result<_>>()?;
     let count = directions as f64;
     let mean = powers.iter().sum::<f64>() / count;
     let squares: f64 = powers.iter().map(|power| (power - mean).powi(2)).sum();
