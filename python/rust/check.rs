@@ -7,7 +7,7 @@ use brenier::check::{Against, Check, CheckSettings, Predictive, check, quantity_
 use brenier::data::{Missing, Table};
 use brenier::diagnose::{
     CalibrationSettings, CompareSettings, PairDraws, Pairs, Sample, calibrate as calibrate_pairs,
-    compare as compare_samples,
+    compare_until,
 };
 use brenier::map::SampleSettings;
 use brenier::report::{ObservationView, PictureSize, ReportPage, rank_histogram};
@@ -20,7 +20,7 @@ use serde_json::json;
 
 use crate::error::{Raise, exception};
 use crate::job::{Job, Raised};
-use crate::pool::compute;
+use crate::pool::{compute, compute_until};
 use crate::posterior::PyPosterior;
 use crate::settings::{fit_settings, parse};
 use crate::simulator::PySimulator;
@@ -174,13 +174,13 @@ pub(crate) fn compare(
     let (p, q) = (rows_of(&p), rows_of(&q));
     let weights = |own: Option<PyReadonlyArray1<'_, f64>>| own.map(|own| own.as_array().to_vec());
     let (p_weights, q_weights) = (weights(p_weights), weights(q_weights));
-    let found = compute(py, || -> brenier::Result<_> {
+    let found = compute_until(py, |stop| -> brenier::Result<_> {
         let sample = |values, dim, weights: &Option<Vec<f64>>| match weights {
             None => Sample::new(values, dim),
             Some(weights) => Sample::new(values, dim)?.with_weights(weights),
         };
-        let found =
-            compare_samples(&sample(&p, dims.0, &p_weights)?, &sample(&q, dims.1, &q_weights)?, &settings)?;
+        let (p, q) = (sample(&p, dims.0, &p_weights)?, sample(&q, dims.1, &q_weights)?);
+        let found = compare_until(&p, &q, &settings, stop)?;
         Ok(json!({"p_value": found.p_value(), "comparison": found}))
     })?;
     Ok(found.or_raise()?.to_string())

@@ -1,6 +1,7 @@
 //! The library's errors as Python exceptions: those of `brenier._errors`.
 
 use brenier::Error;
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 
 /// The exception class for an error.
@@ -35,6 +36,10 @@ pub(crate) fn exception(class: &str, text: String) -> PyErr {
 
 /// The exception for an error of the library.
 pub(crate) fn raised(error: Error) -> PyErr {
+    // Only Ctrl-C stops a call.
+    if let Error::Stopped(text) = error {
+        return PyKeyboardInterrupt::new_err(text);
+    }
     exception(class(&error), error.to_string())
 }
 

@@ -3,8 +3,11 @@
 //! After `fork` the threads of the parent do not exist in the child, and a pool that believes in them would wait for ever. The
 //! pool is therefore kept together with the id of the process that built it.
 
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use brenier::StopToken;
 use pyo3::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
@@ -46,6 +49,35 @@ pub(crate) fn pool() -> PyResult<Arc<ThreadPool>> {
 pub(crate) fn compute<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
     let pool = pool()?;
     Ok(py.detach(|| pool.install(work)))
+}
+
+/// The same for work that a signal may end, such as Ctrl-C: its exception is raised when the work has ended.
+pub(crate) fn compute_until<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&StopToken) -> T + Send,
+) -> PyResult<T> {
+    let (pool, token) = (pool()?, StopToken::new());
+    let (sender, result) = mpsc::channel();
+    py.detach(|| {
+        let stop = &token;
+        std::thread::scope(move |scope| {
+            scope.spawn(move || sender.send(pool.install(|| work(stop))));
+            let mut signal = None;
+            loop {
+                match result.recv_timeout(Duration::from_millis(100)) {
+                    Ok(value) => return signal.map_or(Ok(value), Err),
+                    Err(RecvTimeoutError::Timeout) if signal.is_none() => {
+                        signal = Python::attach(|py| py.check_signals()).err();
+                        stop.set(signal.is_some());
+                    }
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => {
+                        return Err(exception("BrenierError", "the call ended without a result".to_owned()));
+                    }
+                }
+            }
+        })
+    })
 }
 
 /// Sets the number of threads; 0 for as many as the machine has.

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::error::Raise;
 use crate::job::{Job, Raised};
-use crate::pool::compute;
+use crate::pool::{compute, compute_until};
 use crate::settings::{fit_settings, parse};
 use crate::table::{Source, matrix, rows_of};
 
@@ -143,7 +143,10 @@ impl PyPosterior {
         settings: &str,
     ) -> PyResult<DrawArrays<'py>> {
         let (given, settings) = (rows_of(&given), sample_settings(settings)?);
-        let draws = compute(py, || self.0.sample(&given, observations, n, seed, &settings))?.or_raise()?;
+        let draws = compute_until(py, |stop| {
+            self.0.at_rows(&given, observations).seed(seed).settings(settings).stop(stop).sample(n)
+        })?
+        .or_raise()?;
         Ok((
             matrix(py, draws.values, self.0.target_names().len())?,
             PyArray1::from_vec(py, draws.observation),
@@ -162,7 +165,8 @@ impl PyPosterior {
         settings: &str,
     ) -> PyResult<(Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>, Vec<f64>)> {
         let settings = sample_settings(settings)?;
-        let draws = compute(py, || self.0.sample_joint(n, seed, &settings))?.or_raise()?;
+        let draws =
+            compute_until(py, |stop| self.0.sample_joint_until(n, seed, &settings, stop))?.or_raise()?;
         Ok((
             matrix(py, draws.target, self.0.target_names().len())?,
             matrix(py, draws.given, self.0.given_names().len())?,
@@ -216,7 +220,10 @@ impl PyPosterior {
         settings: &str,
     ) -> PyResult<(Bound<'py, PyArray2<f64>>, String)> {
         let (given, settings) = (rows_of(&given), parse::<ModeSettings>(settings)?);
-        let mut modes = compute(py, || self.0.modes(&given, observations, seed, &settings))?.or_raise()?;
+        let mut modes = compute_until(py, |stop| {
+            self.0.at_rows(&given, observations).seed(seed).stop(stop).modes(&settings)
+        })?
+        .or_raise()?;
         // What can be answered is; nothing at all is an error.
         if modes.iter().all(Result::is_err)
             && let Some(Err(error)) = modes.pop()

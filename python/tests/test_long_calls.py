@@ -65,6 +65,17 @@ def test_a_second_ctrl_c_raises():
         br.fit(table, target="theta_1,theta_2", given="rest", minutes=1, members=4, progress=watch)
 
 
+def test_ctrl_c_ends_draws_and_comparisons(posterior):
+    rows = np.random.default_rng(0).normal(size=(20_000, 4))
+    for call in (lambda: posterior.sample([0.3, 1.0], 5_000_000), lambda: br.compare(rows[:10_000], rows[10_000:])):
+        timer = interrupt_after(0.3)
+        started = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            call()
+        timer.join()
+        assert time.monotonic() - started < 30
+
+
 def _child(model, queue):
     queue.put(float(model.sample([0.3, 1.0], 50, seed=1).mean()[0]))
     rng = np.random.default_rng(0)

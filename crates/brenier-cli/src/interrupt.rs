@@ -1,6 +1,7 @@
 //! Signals that end a long command early but in good order.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use brenier::StopToken;
 
@@ -9,16 +10,29 @@ use crate::output;
 
 /// Set by the first signal.
 static STOP: AtomicBool = AtomicBool::new(false);
+/// What it says; none while nobody watches.
+static NEWS: Mutex<Option<&str>> = Mutex::new(None);
 
 /// Lets the first signal end the training with its best model, and a second Ctrl-C end the program.
 pub(crate) fn stop_on_interrupt() -> Result<StopToken, Failure> {
     stop_on_interrupt_saying("stopping: the best model so far will be saved (press Ctrl-C again to abort)")
 }
 
-/// Lets the first Ctrl-C, SIGTERM or SIGHUP set the flag and say `news`, and a second Ctrl-C end the program.
+/// The same for a command that has no result before its end.
+pub(crate) fn stop_without_result() -> Result<StopToken, Failure> {
+    stop_on_interrupt_saying("stopping (press Ctrl-C again to abort)")
+}
+
+/// Lets the first Ctrl-C, SIGTERM or SIGHUP set the flag and say `news`, and a second Ctrl-C end the program. Called again, as
+/// by a command that downloads first, it has other news.
 pub(crate) fn stop_on_interrupt_saying(news: &'static str) -> Result<StopToken, Failure> {
-    watch(move |ctrl_c| {
+    let known = NEWS.lock().unwrap_or_else(PoisonError::into_inner).replace(news);
+    if known.is_some() {
+        return Ok(StopToken::from_static(&STOP));
+    }
+    watch(|ctrl_c| {
         if !STOP.swap(true, Ordering::Relaxed) {
+            let news = NEWS.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or_default();
             output::note(&format!("\n{news}"));
         } else if ctrl_c {
             std::process::exit(INTERRUPTED);

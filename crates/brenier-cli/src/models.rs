@@ -40,7 +40,7 @@ impl Model {
                 start_timeout: time("--start-timeout", flags.start_timeout)?,
                 retries: flags.retries,
             };
-            return Self::program(settings, Prior::read(prior)?, Some(stop.clone()));
+            return Self::program(settings, Prior::read(prior)?, stop);
         }
         let model = flags.model.as_deref().map(|name| built_in_with(name, options)).transpose()?;
         match model.flatten() {
@@ -56,6 +56,7 @@ impl Model {
     pub(crate) fn for_posterior(
         flags: &SimulatorArguments,
         names: &[String],
+        stop: &StopToken,
     ) -> Result<Option<Self>, Failure> {
         if let Some(command) = &flags.command {
             let prior = match &flags.prior {
@@ -73,14 +74,15 @@ impl Model {
                 start_timeout: time("--start-timeout", flags.start_timeout)?,
                 retries: 2,
             };
-            return Self::program(settings, prior, None).map(Some);
+            return Self::program(settings, prior, stop).map(Some);
         }
         Ok(flags.simulator.as_deref().and_then(built_in).map(Self::BuiltIn))
     }
 
     /// A program that is started, and whose silence the user hears of.
-    fn program(settings: ProgramSettings, prior: Prior, stop: Option<StopToken>) -> Result<Self, Failure> {
-        let control = ProgramControl { stop, notice: Box::new(output::warning), ..ProgramControl::default() };
+    fn program(settings: ProgramSettings, prior: Prior, stop: &StopToken) -> Result<Self, Failure> {
+        let (stop, notice) = (Some(stop.clone()), Box::new(output::warning));
+        let control = ProgramControl { stop, notice, ..ProgramControl::default() };
         Ok(Self::Program(Box::new(Program::start(settings, prior, control)?)))
     }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use brenier::data::{self, ColumnChoice, Encoding, Format, Pick, ReadOptions, Selection, Table, short_name};
-use brenier::{Distance, Error, Posterior};
+use brenier::{At, Distance, Error, Posterior};
 
 use crate::args::ObservationArguments;
 use crate::failure::Failure;
@@ -20,6 +20,11 @@ pub(crate) struct Observations {
 }
 
 impl Observations {
+    /// The model at these values.
+    pub(crate) fn place<'a>(&'a self, model: &'a Posterior) -> At<'a> {
+        model.at_rows(&self.values, self.count)
+    }
+
     /// An error about these values, with the table or flag that they come from.
     pub(crate) fn failed(&self, error: Error) -> Failure {
         match (&self.source, error) {

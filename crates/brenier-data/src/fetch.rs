@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Cursor, Read as _, Seek, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use calamine::{Data, Reader};
 use serde::Serialize;
@@ -76,28 +76,10 @@ pub enum Fetched {
 /// Brings the table `set` into `folder`, which is made if need be, as `NAME.csv` under the catalogue's column names.
 ///
 /// The values are checked against the catalogue before the file appears. What was received before a failure stays in
-/// a hidden `.part` file, from which the next call continues. A table that is there already is checked and kept; another
-/// one under the same name is an error.
+/// a hidden `.part` file, from which the next call continues; so does what was received before the run was stopped, which is
+/// [`Error::Stopped`]. A table that is there already is checked and kept; another one under the same name is an error.
 pub fn fetch_uci(set: &UciSet, folder: &Path, settings: &FetchSettings, mut run: Run<'_>) -> Result<Fetched> {
-    let mut failure = None;
-    let observer = &mut |event: FetchEvent| {
-        if failure.is_none() {
-            failure = run.tell(event).err();
-        }
-    };
-    let fetched = bring(set, folder, settings, observer);
-    match failure {
-        Some(error) => Err(error),
-        None => fetched,
-    }
-}
-
-fn bring(
-    set: &UciSet,
-    folder: &Path,
-    settings: &FetchSettings,
-    observer: &mut dyn FnMut(FetchEvent),
-) -> Result<Fetched> {
+    run.go_on()?;
     fs::create_dir_all(folder).map_err(|source| Error::io(folder, "make the folder", source))?;
     let path = set.path(folder);
     if path.exists() {
@@ -120,7 +102,7 @@ fn bring(
         let address = format!("{}/{source}", settings.mirror.trim_end_matches('/'));
         let ending = source.rsplit('.').next().unwrap_or_default();
         let part = folder.join(format!(".{}.{ending}.part", set.name));
-        let fetched = Source { agent: &agent, address: &address, part: &part, settings }.fetch(set, observer);
+        let fetched = Source { agent: &agent, address: &address, part: &part, settings }.fetch(set, &mut run);
         match fetched {
             Ok(table) => {
                 write(&Output::Path(path), &table)?;
@@ -129,8 +111,9 @@ fn bring(
             }
             Err(Trouble::Here(error)) => return Err(error),
             Err(Trouble::There(problem)) => {
-                observer(FetchEvent::Failed { problem: format!("{address}: {problem}") });
-                problems.push(format!("{address}: {problem}"));
+                let problem = format!("{address}: {problem}");
+                tell(&mut run, FetchEvent::Failed { problem: problem.clone() })?;
+                problems.push(problem);
             }
         }
     }
@@ -141,12 +124,34 @@ fn bring(
     )))
 }
 
+/// Tells the observer, and goes on unless the run was stopped.
+fn tell(run: &mut Run<'_>, event: FetchEvent) -> Result<()> {
+    run.tell(event)?;
+    go_on(run)
+}
+
+/// As [`Run::go_on`]; here something may be kept.
+fn go_on(run: &Run<'_>) -> Result<()> {
+    match run.is_stopped() {
+        true => {
+            Err(Error::Stopped("stopped; run the same command again to continue the download".to_owned()))
+        }
+        false => Ok(()),
+    }
+}
+
 /// Why a source gave no table.
 enum Trouble {
-    /// The disk: no other source will help.
+    /// The disk, the observer or a stop: no other source will help.
     Here(Error),
     /// The network or the server.
     There(String),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Here(error)
+    }
 }
 
 /// One address and the file in which what it sends is collected.
@@ -165,11 +170,17 @@ enum Cut {
     Final(Trouble),
 }
 
+impl From<Error> for Cut {
+    fn from(error: Error) -> Self {
+        Self::Final(error.into())
+    }
+}
+
 impl Source<'_> {
     /// Downloads, converts and checks; once more from the start when the whole was put together from two runs.
-    fn fetch(&self, set: &UciSet, observer: &mut dyn FnMut(FetchEvent)) -> Result<Table, Trouble> {
+    fn fetch(&self, set: &UciSet, run: &mut Run<'_>) -> Result<Table, Trouble> {
         let resumed = self.have() > 0;
-        self.download(observer)?;
+        self.download(run)?;
         match self.convert(set) {
             Ok(table) => Ok(table),
             Err(Trouble::There(problem)) => {
@@ -177,8 +188,9 @@ impl Source<'_> {
                 if !resumed {
                     return Err(Trouble::There(problem));
                 }
-                observer(FetchEvent::Failed { problem: "the parts received do not fit together".to_owned() });
-                self.download(observer)?;
+                let problem = "the parts received do not fit together".to_owned();
+                tell(run, FetchEvent::Failed { problem })?;
+                self.download(run)?;
                 self.convert(set).inspect_err(|_| drop(self.forget()))
             }
             Err(error) => Err(error),
@@ -201,11 +213,11 @@ impl Source<'_> {
     }
 
     /// Asks until the file is whole, giving up when several requests in a row bring nothing new.
-    fn download(&self, observer: &mut dyn FnMut(FetchEvent)) -> Result<(), Trouble> {
+    fn download(&self, run: &mut Run<'_>) -> Result<(), Trouble> {
         let (mut failures, mut pause) = (0, self.settings.pause);
         loop {
             let have = self.have();
-            let problem = match self.request(have, observer) {
+            let problem = match self.request(have, run) {
                 Ok(()) => return Ok(()),
                 Err(Cut::Final(trouble)) => return Err(trouble),
                 Err(Cut::Again(problem)) => problem,
@@ -217,14 +229,14 @@ impl Source<'_> {
             if failures >= self.settings.attempts {
                 return Err(Trouble::There(problem));
             }
-            observer(FetchEvent::Failed { problem: problem.clone() });
-            std::thread::sleep(pause);
+            tell(run, FetchEvent::Failed { problem })?;
+            wait(pause, run)?;
             pause *= 2;
         }
     }
 
     /// One request for what is missing after the first `have` bytes.
-    fn request(&self, have: u64, observer: &mut dyn FnMut(FetchEvent)) -> Result<(), Cut> {
+    fn request(&self, have: u64, run: &mut Run<'_>) -> Result<(), Cut> {
         let disk = |error| Cut::Final(self.disk(error));
         // Compressed on the way, a part would not be a part of the file.
         let mut request = self.agent.get(self.address).header(ACCEPT_ENCODING, "identity");
@@ -265,7 +277,7 @@ impl Source<'_> {
             }
             status => return Err(Cut::Final(Trouble::There(format!("the server answered {status}")))),
         };
-        observer(FetchEvent::Started { address: self.address.to_owned(), have, total });
+        tell(run, FetchEvent::Started { address: self.address.to_owned(), have, total })?;
         let mut reader = response.body_mut().as_reader();
         let mut buffer = vec![0; 1 << 16];
         let mut received = have;
@@ -281,7 +293,7 @@ impl Source<'_> {
                         return Err(Cut::Final(Trouble::There(problem)));
                     }
                     file.write_all(&buffer[..count]).map_err(disk)?;
-                    observer(FetchEvent::Received { bytes: received });
+                    tell(run, FetchEvent::Received { bytes: received })?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
@@ -309,6 +321,16 @@ impl Source<'_> {
         });
         table.map_err(Trouble::There)
     }
+}
+
+/// Waits so long, or until the run is stopped.
+fn wait(pause: Duration, run: &Run<'_>) -> Result<()> {
+    let until = Instant::now() + pause;
+    while let Some(left) = until.checked_duration_since(Instant::now()) {
+        go_on(run)?;
+        std::thread::sleep(left.min(Duration::from_millis(50)));
+    }
+    go_on(run)
 }
 
 /// Start and, where known, total of `bytes 100-199/200`.

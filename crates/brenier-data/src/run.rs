@@ -1,8 +1,8 @@
 //! What surrounds a long call: who observes it, what may end it, and where its state is kept.
 //!
 //! Fits, searches, simulations, ABC, checks, downloads and reproductions all take a [`Run`]. Its [`Observer`] receives
-//! [`Event`]s and may fail, which ends the call; its [`StopToken`] ends the call from elsewhere with the best it has; its
-//! [`Journal`] says where the state is kept, so that a call that was stopped or killed can be resumed and ends in the same bits.
+//! [`Event`]s and may fail, which ends the call; its [`StopToken`] ends the call from elsewhere with the best it has, or with
+//! [`Error::Stopped`] where it has nothing yet; its [`Journal`] says where the state is kept, so that a call that was stopped or killed can be resumed and ends in the same bits.
 
 use std::any::Any;
 use std::fmt;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use crate::Result;
+use crate::{Error, Result};
 
 /// The events of one kind of call, such as a training: plain data that can be written to a log.
 pub trait EventKind: Any + fmt::Debug + Serialize + Send + Sync {}
@@ -145,6 +145,14 @@ impl StopToken {
         self.flag().load(Ordering::Relaxed)
     }
 
+    /// [`Error::Stopped`] once [`stop`](Self::stop) was called, for calls that have no result before their end.
+    pub fn go_on(&self) -> Result<()> {
+        match self.is_stopped() {
+            true => Err(Error::Stopped("stopped before there was a result".to_owned())),
+            false => Ok(()),
+        }
+    }
+
     /// Sets or clears the request to stop.
     pub fn set(&self, stopped: bool) {
         self.flag().store(stopped, Ordering::Relaxed);
@@ -236,6 +244,11 @@ impl<'a> Run<'a> {
     /// Whether the call was asked to end.
     pub fn is_stopped(&self) -> bool {
         self.stop.is_stopped()
+    }
+
+    /// [`Error::Stopped`] once the call was asked to end, for calls that have no result before their end.
+    pub fn go_on(&self) -> Result<()> {
+        self.stop.go_on()
     }
 
     /// The token that ends the call.

@@ -3,8 +3,8 @@
 //! The crate `brenier` re-exports both.
 
 use brenier_core::{
-    Distance, Error, Event, EventKind, LogDensities, Posterior, Result, Run, TrainingScores, kernel, map,
-    statistics, train,
+    At, Distance, Error, Event, EventKind, LogDensities, Posterior, Result, Run, StopToken, TrainingScores,
+    kernel, map, statistics, train,
 };
 use brenier_data as data;
 use brenier_simulate::simulate;

@@ -5,10 +5,11 @@ use std::fmt::Write;
 use brenier::check::{Against, Check, Severity, Trust, check, quantity_name};
 use brenier::data::Table;
 use brenier::diagnose::Calibration;
-use brenier::{Error, Posterior, Run};
+use brenier::{Error, Posterior, Run, StopToken};
 
 use crate::check_args::{CheckArguments, CheckingArguments};
 use crate::failure::Failure;
+use crate::interrupt::stop_without_result;
 use crate::models::Model;
 use crate::screen::Screen;
 use crate::{observations, output};
@@ -35,6 +36,8 @@ pub(crate) struct Checked {
     pub(crate) table: Table,
     pub(crate) simulator: Option<Model>,
     pub(crate) found: Check,
+    /// Ends what follows, too.
+    pub(crate) stop: StopToken,
 }
 
 impl Checked {
@@ -51,14 +54,16 @@ impl Checked {
         let names = [model.target_names(), model.given_names()].concat();
         let table =
             observations::columns(&arguments.table, &arguments.tables.options(), &names, model.encoding())?;
-        let simulator = Model::for_posterior(&arguments.simulator, model.target_names())?;
+        let stop = stop_without_result()?;
+        let simulator = Model::for_posterior(&arguments.simulator, model.target_names(), &stop)?;
         let mut screen = Screen::new();
         let against = Against { simulator: simulator.as_ref().map(Model::simulator), others: &others };
         let named = |error| Failure::from(error).of_table(&arguments.table);
-        let found = check(&model, &table, &settings, against, Run::observed(&mut screen)).map_err(named)?;
+        let run = Run::observed(&mut screen).stop(&stop);
+        let found = check(&model, &table, &settings, against, run).map_err(named)?;
         drop(screen);
         simulator.iter().for_each(Model::tell_restarts);
-        Ok(Self { model, table, simulator, found })
+        Ok(Self { model, table, simulator, found, stop })
     }
 }
 

@@ -5,12 +5,13 @@ use std::path::Path;
 
 use brenier::Error;
 use brenier::data::{self, ReadOptions, Selection, Table};
-use brenier::diagnose::{C2stSettings, CompareSettings, Comparison, Sample, compare};
+use brenier::diagnose::{C2stSettings, CompareSettings, Comparison, Sample, compare_until};
 use brenier::report::{DOTS_PER_INCH, PairPlot, PictureFormat, PictureSize, write_picture};
 use serde::Serialize;
 
 use crate::args::CompareArguments;
 use crate::failure::Failure;
+use crate::interrupt::stop_without_result;
 use crate::{observations, output, screen};
 
 /// Columns in the picture, at most: more could not be read.
@@ -41,8 +42,9 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<(), Failure> {
             return Err(Error::table(path, problem).into());
         }
     }
+    let stop = stop_without_result()?;
     let waiting = screen::waiting("comparing");
-    let found = compare(&samples[0], &samples[1], &settings)?;
+    let found = compare_until(&samples[0], &samples[1], &settings, &stop)?;
     drop(waiting);
     let names = &first.names;
     if let Some(path) = &arguments.plot {

@@ -12,6 +12,7 @@ use crate::args::{
 };
 use crate::failure::Failure;
 use crate::files::beside;
+use crate::interrupt::stop_on_interrupt_saying;
 use crate::lock::Lock;
 use crate::screen::Screen;
 use crate::{observations, output};
@@ -45,9 +46,10 @@ pub(crate) fn fetch_sets(
     }
     std::fs::create_dir_all(dir).map_err(|source| brenier::Error::io(dir, "make the folder", source))?;
     let _lock = Lock::folder(dir)?;
+    let stop = stop_on_interrupt_saying("stopping: what was received is kept (press Ctrl-C again to abort)")?;
     for set in sets {
         let mut screen = Screen::new().fetching(set.name);
-        let fetched = data::fetch_uci(set, dir, &settings, Run::observed(&mut screen));
+        let fetched = data::fetch_uci(set, dir, &settings, Run::observed(&mut screen).stop(&stop));
         drop(screen);
         let what = match fetched? {
             Fetched::Present => "was there already",

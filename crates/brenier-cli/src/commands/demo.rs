@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use brenier::check::{Against, Check, CheckSettings, Predictive, check};
 use brenier::data::{self, Output, Table, write_bytes};
-use brenier::map::{Method, SampleSettings};
+use brenier::map::Method;
 use brenier::report::{ObservationView, Picture, PictureSize, ReportPage};
 use brenier::reproduce::lotka_volterra::{
     LvObservation, MEANINGS, PARAMETERS, PredictedPaths, TRUTHS, output_names, pair_picture, pairs, settings,
@@ -73,9 +73,10 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
         .map(|&truth| LvObservation::simulate(truth, OBSERVED_SEED))
         .collect::<Result<Vec<_>, _>>()?;
     let given: Vec<f64> = observed.iter().flat_map(|one| one.summaries.iter().copied()).collect();
-    let draws = model.sample(&given, observed.len(), DRAWS, SEED, &SampleSettings::default())?;
+    let at = model.at_rows(&given, observed.len()).seed(SEED).stop(&stop);
+    let draws = at.sample(DRAWS)?;
     let how = ModeSettings { units: Units::Standardised, ..ModeSettings::default() };
-    let modes = model.mode(&given, observed.len(), SEED, &how)?;
+    let modes = at.modes(&how)?.into_iter().collect::<Result<Vec<_>, _>>()?;
     write_tables(folder, &observed, &draws.values, &draws.observation)?;
 
     say("4. Checking the map on simulations it has not seen\n")?;
@@ -89,8 +90,9 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     let simulator = LotkaVolterra::default();
     let mut screen = Screen::new();
     let against = Against { simulator: Some(&simulator), others: &[] };
-    let found = check(&model, &test, &checking, against, Run::observed(&mut screen))?;
-    let predictive = Predictive::at(&model, &given, &simulator, &checking, Run::observed(&mut screen))?;
+    let found = check(&model, &test, &checking, against, Run::observed(&mut screen).stop(&stop))?;
+    let run = Run::observed(&mut screen).stop(&stop);
+    let predictive = Predictive::at(&model, &given, &simulator, &checking, run)?;
     drop(screen);
 
     let mut views = Vec::new();

@@ -8,6 +8,7 @@ use brenier::{Error, Mode, ModeSettings, Posterior, Units};
 use super::sample::free_name;
 use crate::args::ModeArguments;
 use crate::failure::Failure;
+use crate::interrupt::stop_without_result;
 use crate::{observations, output, screen};
 
 pub(crate) fn run(arguments: &ModeArguments) -> Result<(), Failure> {
@@ -22,8 +23,9 @@ pub(crate) fn run(arguments: &ModeArguments) -> Result<(), Failure> {
         units: arguments.units.unwrap_or_default(),
         ..ModeSettings::default()
     };
+    let stop = stop_without_result()?;
     let waiting = screen::waiting(format!("searching at {}", output::count(observed.count, "observation")));
-    let modes = model.modes(&observed.values, observed.count, arguments.seed, &settings);
+    let modes = observed.place(&model).seed(arguments.seed).stop(&stop).modes(&settings);
     drop(waiting);
     let mut modes = modes.map_err(|error| observed.failed(error))?;
     // What can be answered is; nothing at all is an error.

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use brenier::check::Predictive;
 use brenier::data::{self, ReadOptions, write_bytes};
-use brenier::map::SampleSettings;
 use brenier::report::{ObservationView, ReportPage};
 use brenier::{Error, ModeSettings, Posterior, Run, Units};
 
@@ -155,20 +154,21 @@ fn completed(
     arguments: &ReportArguments,
 ) -> Result<Vec<ObservationView>, Failure> {
     let (model, settings) = (&checked.model, arguments.checking.settings());
-    let (count, n) = (views.len(), model.target_names().len());
+    let n = model.target_names().len();
     let given: Vec<f64> = views.iter().flat_map(|view| view.given.iter().copied()).collect();
-    let draws = model.sample(&given, count, DRAWS, settings.seed, &SampleSettings::default())?;
+    let at = model.at_rows(&given, views.len()).seed(settings.seed).stop(&checked.stop);
+    let draws = at.sample(DRAWS)?;
     // On the map's scale, where no bound attracts the highest point.
     let how = ModeSettings { units: Units::Standardised, ..ModeSettings::default() };
-    let modes = model.mode(&given, count, settings.seed, &how)?;
+    let modes = at.modes(&how)?.into_iter().collect::<Result<Vec<_>, _>>()?;
     for ((view, draws), mode) in views.iter_mut().zip(draws.values.chunks_exact(DRAWS * n)).zip(modes) {
         view.draws = draws.to_vec();
         view.mode = Some(mode.point);
     }
     if let Some(simulator) = &checked.simulator {
         let mut screen = Screen::new();
-        let found =
-            Predictive::at(model, &given, simulator.simulator(), &settings, Run::observed(&mut screen))?;
+        let run = Run::observed(&mut screen).stop(&checked.stop);
+        let found = Predictive::at(model, &given, simulator.simulator(), &settings, run)?;
         for row in found.rows {
             let place = row.row;
             views[place].predictive = Some(row);

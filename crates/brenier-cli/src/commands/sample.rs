@@ -3,11 +3,12 @@
 use brenier::data::{self, Table};
 use brenier::map::SampleSettings;
 use brenier::statistics::DrawSummary;
-use brenier::{Draws, JointDraws, Posterior};
+use brenier::{At, Draws, JointDraws, Posterior};
 
 use super::summary::Destinations;
 use crate::args::{Extra, SampleArguments};
 use crate::failure::Failure;
+use crate::interrupt::stop_without_result;
 use crate::observations::{self, Observations};
 use crate::{output, screen};
 
@@ -31,11 +32,13 @@ pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
     };
     let nowhere = arguments.observations.observed.is_none() && arguments.observations.at.is_empty();
     if nowhere && model.marginal().is_some() {
+        let stop = stop_without_result()?;
         let waiting = screen::waiting(format!("drawing {}", arguments.n));
-        let draws = model.sample_joint(arguments.n, arguments.seed, &settings)?;
+        let draws = model.sample_joint_until(arguments.n, arguments.seed, &settings, &stop)?;
         report_unsolved(&draws.unsolved, arguments.n, &settings)?;
         let drawn = draws.residuals.len().max(draws.target.len() / model.target_names().len());
         let table = joint_table(&model, draws, &arguments.with)?;
+        stop.go_on()?;
         if summary.is_none() || arguments.out.is_some() {
             data::write(&target, &table)?;
             drop(waiting);
@@ -49,20 +52,19 @@ pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
         return Ok(());
     }
     let observed = observations::read(&model, &arguments.observations, &arguments.tables.options())?;
+    // Only now: a table that comes through a pipe can be waited for in vain.
+    let stop = stop_without_result()?;
     let count = arguments.n.saturating_mul(observed.count);
     let waiting = screen::waiting(format!("drawing {count}"));
+    let at = observed.place(&model).seed(arguments.seed).settings(settings).stop(&stop);
     if let Some(summary) = summary.as_ref().filter(|_| arguments.out.is_none()) {
-        let found = model
-            .summarise(&observed.values, observed.count, arguments.n, arguments.seed, &settings)
-            .map_err(|error| observed.failed(error))?;
+        let found = at.summarise(arguments.n).map_err(|error| observed.failed(error))?;
         drop(waiting);
         report_unsolved(&found.unsolved, count, &settings)?;
         warn_of_empty(found.summaries.iter().map(|summary| summary.draws));
         return summary.write(model.target_names(), &found.summaries, arguments.seed);
     }
-    let draws = model
-        .sample(&observed.values, observed.count, arguments.n, arguments.seed, &settings)
-        .map_err(|error| observed.failed(error))?;
+    let draws = at.sample(arguments.n).map_err(|error| observed.failed(error))?;
     report_unsolved(&draws.unsolved, count, &settings)?;
     let drawn = draws.observation.len();
     let mut counts = vec![0; observed.count];
@@ -77,7 +79,10 @@ pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
     if observed.count > 1 && !extras.contains(&Extra::Observation) {
         extras.push(Extra::Observation);
     }
-    data::write(&target, &table(&model, &observed, draws, &extras)?)?;
+    let table = table(&model, &observed, &at, draws, &extras)?;
+    // Written to its end once it is begun.
+    stop.go_on()?;
+    data::write(&target, &table)?;
     drop(waiting);
     let drawn = output::count(drawn, "draw");
     let observations = output::count(observed.count, "observation");
@@ -161,6 +166,7 @@ fn joint_table(model: &Posterior, draws: JointDraws, extras: &[Extra]) -> Result
 fn table(
     model: &Posterior,
     observed: &Observations,
+    at: &At<'_>,
     draws: Draws,
     extras: &[Extra],
 ) -> Result<Table, Failure> {
@@ -190,7 +196,7 @@ fn table(
     };
     let disagreement: Vec<f64> = if extras.contains(&Extra::Disagreement) {
         needs_members(model)?;
-        let found = model.disagreement(&observed.values, observed.count, 0)?;
+        let found = at.clone().seed(0).disagreement()?;
         draws.observation.iter().map(|&o| found[o as usize]).collect()
     } else {
         Vec::new()

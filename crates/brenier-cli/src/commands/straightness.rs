@@ -6,6 +6,7 @@ use brenier::{Posterior, Straightness};
 
 use crate::args::StraightnessArguments;
 use crate::failure::Failure;
+use crate::interrupt::stop_without_result;
 use crate::{observations, output, screen};
 
 /// A draw that moves by less than this part of the posterior's standard deviation is as good as exact.
@@ -22,9 +23,10 @@ pub(crate) fn run(arguments: &StraightnessArguments) -> Result<(), Failure> {
         )));
     }
     let observed = observations::read(&model, &arguments.observations, &arguments.tables.options())?;
+    let stop = stop_without_result()?;
     let waiting = screen::waiting("following paths");
-    let reports =
-        model.straightness(&observed.values, observed.count, arguments.n, arguments.seed, &arguments.steps);
+    let at = observed.place(&model).seed(arguments.seed).stop(&stop);
+    let reports = at.straightness(arguments.n, &arguments.steps);
     drop(waiting);
     let reports = reports.map_err(|error| observed.failed(error))?;
     output::result_or_json(

@@ -341,6 +341,45 @@ fn an_interrupted_reproduction_says_how_to_continue() {
     assert!(page.contains("<svg") && page.contains("maps against SMC-ABC"));
 }
 
+/// Ctrl-C in commands that have no result before their end: a sentence, an exit code, and no file.
+#[cfg(target_os = "linux")]
+#[test]
+fn interrupted_draws_comparisons_and_checks_leave_nothing() {
+    use crate::common::{signal, wait_until};
+    let folder = folder();
+    let here = folder.path();
+    succeed(here, &format!("fit data.csv {SMALL} --out m.brenier"));
+    succeed(here, "sample m.brenier --observed data.csv -n 100 --out long.csv --quiet");
+    let before = listing(here);
+    for line in [
+        "sample m.brenier --observed data.csv -n 100000 --summary=s.csv",
+        "compare long.csv long.csv --json=c.json",
+        "check m.brenier data.csv --draws 100000 --json=k.json",
+    ] {
+        let child = brenier(here)
+            .args(line.split_whitespace())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Until the program watches for SIGINT, the second bit of the signals caught.
+        let status = format!("/proc/{}/status", child.id());
+        let caught = |text: &str| {
+            let mask = text.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+            u64::from_str_radix(mask.trim(), 16).ok()
+        };
+        wait_until(|| {
+            fs::read_to_string(&status).ok().and_then(|text| caught(&text)).is_some_and(|m| m & 2 != 0)
+        });
+        signal("-INT", child.id());
+        let output = child.wait_with_output().unwrap();
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(130), "{line}: {text}");
+        assert!(text.contains("stopped before there was a result"), "{line}: {text}");
+        assert_eq!(listing(here), before, "{line}");
+    }
+}
+
 #[test]
 fn a_flow_goes_through_every_command() {
     let folder = folder();

@@ -1,12 +1,13 @@
 //! A posterior at given observations: `posterior.at(&observed)?.sample(2000)?`.
 
+use std::borrow::Cow;
 use std::fmt;
 
-use super::{Draws, LogDensities, Mode, ModeSettings, Posterior, Summaries};
+use super::{Draws, LogDensities, Mode, ModeSettings, Posterior};
 use crate::data::Table;
 use crate::map::SampleSettings;
 use crate::statistics::DrawSummary;
-use crate::{Error, Result};
+use crate::{Error, Result, StopToken};
 
 /// What can be observed: values in the order of the model's given columns, or a table that has them by name.
 pub trait Observed {
@@ -62,18 +63,26 @@ impl Observed for Table {
 /// A posterior at one or more observations.
 #[derive(Clone, Debug)]
 pub struct At<'a> {
-    posterior: &'a Posterior,
-    given: Vec<f64>,
-    observations: usize,
-    seed: u64,
-    settings: SampleSettings,
+    pub(super) posterior: &'a Posterior,
+    /// Not transformed yet; of any length, which the first use checks.
+    pub(super) given: Cow<'a, [f64]>,
+    pub(super) observations: usize,
+    pub(super) seed: u64,
+    pub(super) settings: SampleSettings,
+    pub(super) stop: StopToken,
 }
 
 impl Posterior {
     /// The posterior at `observed`: values of the given columns in order, one row or several, or a table with these columns.
     pub fn at<O: Observed + ?Sized>(&self, observed: &O) -> Result<At<'_>> {
         let (given, observations) = observed.rows(self)?;
-        Ok(At { posterior: self, given, observations, seed: 0, settings: SampleSettings::default() })
+        Ok(self.at_rows(given, observations))
+    }
+
+    /// The same at `observations` rows of `given`, of which a model without given columns may have any number too.
+    pub fn at_rows<'a>(&'a self, given: impl Into<Cow<'a, [f64]>>, observations: usize) -> At<'a> {
+        let (settings, stop) = (SampleSettings::default(), StopToken::new());
+        At { posterior: self, given: given.into(), observations, seed: 0, settings, stop }
     }
 }
 
@@ -90,14 +99,11 @@ impl At<'_> {
         self
     }
 
-    /// `draws` draws at each observation.
-    pub fn sample(&self, draws: usize) -> Result<Draws> {
-        self.posterior.sample(&self.given, self.observations, draws, self.seed, &self.settings)
-    }
-
-    /// Summaries of `draws` draws at each observation, which are not kept.
-    pub fn summarise(&self, draws: usize) -> Result<Summaries> {
-        self.posterior.summarise(&self.given, self.observations, draws, self.seed, &self.settings)
+    /// What ends a long call: draws, summaries, modes, straightness and disagreement then end in
+    /// [`Error::Stopped`].
+    pub fn stop(mut self, stop: &StopToken) -> Self {
+        self.stop = stop.clone();
+        self
     }
 
     /// log π(x | y) of rows x at the only observation, or of one row x at each of several.
@@ -112,14 +118,14 @@ impl At<'_> {
 
     /// The highest point of the density found at each observation.
     pub fn mode(&self) -> Result<Vec<Mode>> {
-        self.posterior.mode(&self.given, self.observations, self.seed, &ModeSettings::default())
+        self.modes(&ModeSettings::default())?.into_iter().collect()
     }
 
     fn given_for(&self, numbers: usize) -> Vec<f64> {
         let rows = numbers / self.posterior.target_names().len().max(1);
         match self.observations {
-            1 => (0..rows).flat_map(|_| &self.given).copied().collect(),
-            _ => self.given.clone(),
+            1 => (0..rows).flat_map(|_| &*self.given).copied().collect(),
+            _ => self.given.to_vec(),
         }
     }
 }

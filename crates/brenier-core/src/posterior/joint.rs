@@ -5,7 +5,7 @@
 
 use super::{LogDensities, Posterior, check_length};
 use crate::map::SampleSettings;
-use crate::{Error, Result};
+use crate::{Error, Result, StopToken};
 
 /// Draws of (x, y), one row each.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,11 +68,24 @@ impl Posterior {
 
     /// `draws` draws of (x, y).
     pub fn sample_joint(&self, draws: usize, seed: u64, settings: &SampleSettings) -> Result<JointDraws> {
+        self.sample_joint_until(draws, seed, settings, &StopToken::new())
+    }
+
+    /// The same, which `stop` ends in [`Error::Stopped`].
+    pub fn sample_joint_until(
+        &self,
+        draws: usize,
+        seed: u64,
+        settings: &SampleSettings,
+        stop: &StopToken,
+    ) -> Result<JointDraws> {
         let marginal = self.needs_marginal()?;
         // Seeds of both blocks from one, far apart from those a user counts up.
-        let first = marginal.sample(&[], 1, draws, seed ^ 0x9e37_79b9_7f4a_7c15, settings)?;
+        let first = marginal.at_rows(&[], 1).seed(seed ^ 0x9e37_79b9_7f4a_7c15);
+        let first = first.settings(*settings).stop(stop).sample(draws)?;
         let m = self.given_names().len();
-        let second = self.sample(&first.values, first.values.len() / m, 1, seed, settings)?;
+        let second = self.at_rows(&first.values, first.values.len() / m).seed(seed);
+        let second = second.settings(*settings).stop(stop).sample(1)?;
         // Row by row the second block's draws belong to these of the first.
         let of_first = || second.observation.iter().map(|&row| row as usize);
         let residuals =

@@ -2,13 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Posterior, TrainingSummary, repeated};
+use super::{At, Posterior, TrainingSummary, repeated};
 use crate::Result;
 use crate::map::{SampleSettings, TransportMap};
 use crate::train::Stop;
 
 /// Draws of each member by which disagreement is measured.
 const DRAWS: usize = 200;
+/// Observations between two looks at a stop token.
+const AT_ONCE: usize = 256;
 
 /// A member of an ensemble.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,30 +52,34 @@ impl Posterior {
     /// divergence Σ_k w_k E_{π_k}\[log π_k − log π\] in nats, between 0 (all alike) and log of the number of members (no overlap).
     /// Zeros for a single map.
     pub fn disagreement(&self, given: &[f64], observations: usize, seed: u64) -> Result<Vec<f64>> {
-        let given = self.transform_given(given, observations)?;
-        self.disagreement_standardised(&given, observations, seed)
+        self.at_rows(given, observations).seed(seed).disagreement()
     }
+}
 
-    /// The same at transformed `given` values.
-    pub(crate) fn disagreement_standardised(
-        &self,
-        given: &[f64],
-        observations: usize,
-        seed: u64,
-    ) -> Result<Vec<f64>> {
-        let mut found = vec![0.0; observations];
-        if self.mixture.is_single() {
+impl At<'_> {
+    /// How far the members of an ensemble disagree at each observation; see [`Posterior::disagreement`].
+    pub fn disagreement(&self) -> Result<Vec<f64>> {
+        let posterior = self.posterior;
+        let given = posterior.transform_given(&self.given, self.observations)?;
+        let mut found = vec![0.0; self.observations];
+        if posterior.mixture.is_single() {
             return Ok(found);
         }
-        let z = self.reference(observations, DRAWS, seed);
-        let observation = repeated(observations, DRAWS);
+        let k = posterior.header.given_transform.output_dim();
         let settings = SampleSettings { skip_unsolved: true, ..SampleSettings::default() };
-        for (map, weight) in self.mixture.maps().zip(self.mixture.weights()) {
-            let (x, _) = map.draw(&z, given, &observation, &settings)?;
-            let own = map.log_density_at(&x, given, &observation)?;
-            let all = self.mixture.log_density_at(&x, given, &observation)?;
-            for (row, (own, all)) in own.iter().zip(&all).enumerate() {
-                found[row / DRAWS] += weight * (own - all) / DRAWS as f64;
+        for (place, found) in found.chunks_mut(AT_ONCE).enumerate() {
+            let first = place * AT_ONCE;
+            let given = &given[first * k..(first + found.len()) * k];
+            let z = posterior.reference_from(first, found.len(), DRAWS, self.seed);
+            let observation = repeated(found.len(), DRAWS);
+            for (map, weight) in posterior.mixture.maps().zip(posterior.mixture.weights()) {
+                self.stop.go_on()?;
+                let (x, _) = map.draw(&z, given, &observation, &settings)?;
+                let own = map.log_density_at(&x, given, &observation)?;
+                let all = posterior.mixture.log_density_at(&x, given, &observation)?;
+                for (row, (own, all)) in own.iter().zip(&all).enumerate() {
+                    found[row / DRAWS] += weight * (own - all) / DRAWS as f64;
+                }
             }
         }
         Ok(found.into_iter().map(|divergence| divergence.max(0.0)).collect())

@@ -16,6 +16,7 @@ mod standard;
 mod straightness;
 mod summary;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rand::{RngExt, SeedableRng};
@@ -35,7 +36,7 @@ pub use straightness::{StepError, Straightness};
 pub use summary::Summaries;
 
 use crate::data::Encoding;
-use crate::map::{Method, SampleSettings, TransportMap};
+use crate::map::{Inversion, Method, SampleSettings, TransportMap};
 use crate::parallel::each;
 use crate::statistics::mean;
 use crate::train::Progress;
@@ -43,6 +44,8 @@ use crate::{Error, Result};
 
 /// The first of the random streams that choose members of an ensemble.
 const CHOICES: u64 = 1 << 42;
+/// Draws between two looks at a stop token: some tenths of a second.
+const BLOCK: usize = 1 << 15;
 /// Draws that one task brings back to the user's units.
 const ROWS_AT_A_TIME: usize = 256;
 
@@ -190,57 +193,7 @@ impl Posterior {
         seed: u64,
         settings: &SampleSettings,
     ) -> Result<Draws> {
-        self.sample_from(0, given, observations, draws, seed, settings)
-    }
-
-    /// [`sample`](Self::sample) at observations of which the first is the one numbered `first` of many.
-    fn sample_from(
-        &self,
-        first: usize,
-        given: &[f64],
-        observations: usize,
-        draws: usize,
-        seed: u64,
-        settings: &SampleSettings,
-    ) -> Result<Draws> {
-        let n = self.header.target_transform.dim();
-        let total = observations.checked_mul(draws).filter(|&total| total < u32::MAX as usize);
-        let total = total.ok_or_else(|| Error::setting("n", "too many draws for one call"))?;
-        let given = self.transform_given(given, observations)?;
-        let z = self.reference_from(first, observations, draws, seed);
-        let observation: Vec<u32> = (0..total).map(|row| (row / draws.max(1)) as u32).collect();
-        let choice = self.choices_from(first, observations, draws, seed);
-        let (values, inversion) = self.mixture.draw(&z, &choice, &given, &observation, settings)?;
-        let mut draws = Draws {
-            names: self.target_names().to_vec(),
-            values,
-            observation,
-            // Methods that solve no equation have residuals only where they were asked for.
-            unsolved: inversion
-                .unsolved
-                .iter()
-                .map(|&row| inversion.residuals.get(row as usize).copied().unwrap_or(f64::INFINITY))
-                .collect(),
-            residuals: Vec::new(),
-            iterations: Vec::new(),
-        };
-        if !inversion.unsolved.is_empty() {
-            draws.values =
-                inversion.without_unsolved(draws.values.chunks_exact(n)).flatten().copied().collect();
-            draws.observation = inversion.without_unsolved(draws.observation).collect();
-            draws.residuals = inversion.without_unsolved(inversion.residuals.iter().copied()).collect();
-            draws.iterations = inversion.without_unsolved(inversion.iterations.iter().copied()).collect();
-        } else {
-            (draws.residuals, draws.iterations) = (inversion.residuals, inversion.iterations);
-        }
-        each(draws.values.chunks_mut(ROWS_AT_A_TIME * n), |_, rows| {
-            let mut standardised = vec![0.0; n];
-            for row in rows.chunks_exact_mut(n) {
-                standardised.copy_from_slice(row);
-                self.header.target_transform.inverse(&standardised, row);
-            }
-        });
-        Ok(draws)
+        self.at_rows(given, observations).seed(seed).settings(*settings).sample(draws)
     }
 
     /// Reference points z ~ N(0, I), a random stream for each observation.
@@ -340,6 +293,105 @@ impl Posterior {
             });
         }
         Ok((x, log_det))
+    }
+}
+
+impl At<'_> {
+    /// `draws` draws at each observation.
+    pub fn sample(&self, draws: usize) -> Result<Draws> {
+        let given = self.posterior.transform_given(&self.given, self.observations)?;
+        self.sample_rows(&given, 0..self.observations, draws)
+    }
+
+    /// The same at some of the observations, numbered from 0, whose given values are transformed.
+    fn sample_rows(&self, given: &[f64], rows: Range<usize>, draws: usize) -> Result<Draws> {
+        let Self { posterior, seed, .. } = *self;
+        let (transform, k) =
+            (&posterior.header.target_transform, posterior.header.given_transform.output_dim());
+        let (n, observations) = (transform.dim(), rows.len());
+        let total = observations.checked_mul(draws).filter(|&total| total < u32::MAX as usize);
+        let total = total.ok_or_else(|| Error::setting("n", "too many draws for one call"))?;
+        let given = &given[rows.start * k..rows.end * k];
+        let z = posterior.reference_from(rows.start, observations, draws, seed);
+        let observation: Vec<u32> = (0..total).map(|row| (row / draws.max(1)) as u32).collect();
+        let choice = posterior.choices_from(rows.start, observations, draws, seed);
+        let (values, inversion) = self.draw(&z, &choice, given, &observation)?;
+        // A map that solves no equation has no residual of a draw that left the finite numbers.
+        let residual = |&row: &u32| inversion.residuals.get(row as usize).copied().unwrap_or(f64::INFINITY);
+        let mut draws = Draws {
+            names: posterior.target_names().to_vec(),
+            values,
+            observation,
+            unsolved: inversion.unsolved.iter().map(residual).collect(),
+            residuals: Vec::new(),
+            iterations: Vec::new(),
+        };
+        if !inversion.unsolved.is_empty() {
+            draws.values =
+                inversion.without_unsolved(draws.values.chunks_exact(n)).flatten().copied().collect();
+            draws.observation = inversion.without_unsolved(draws.observation).collect();
+            draws.residuals = inversion.without_unsolved(inversion.residuals.iter().copied()).collect();
+            draws.iterations = inversion.without_unsolved(inversion.iterations.iter().copied()).collect();
+        } else {
+            (draws.residuals, draws.iterations) = (inversion.residuals, inversion.iterations);
+        }
+        each(draws.values.chunks_mut(ROWS_AT_A_TIME * n), |_, rows| {
+            let mut standardised = vec![0.0; n];
+            for row in rows.chunks_exact_mut(n) {
+                standardised.copy_from_slice(row);
+                transform.inverse(&standardised, row);
+            }
+        });
+        Ok(draws)
+    }
+
+    /// [`Mixture::draw`] block by block, so that a stop is heard: observations of a block are numbered from its first.
+    fn draw(
+        &self,
+        z: &[f64],
+        choice: &[f64],
+        given: &[f64],
+        observation: &[u32],
+    ) -> Result<(Vec<f64>, Inversion)> {
+        let Self { posterior, settings, .. } = self;
+        let (n, k) = (posterior.map().target_dim(), posterior.map().given_dim());
+        let count = observation.len();
+        if count <= BLOCK {
+            self.stop.go_on()?;
+            return posterior.mixture.draw(z, choice, given, observation, settings);
+        }
+        let attempt = SampleSettings { skip_unsolved: true, ..*settings };
+        let mut x = Vec::with_capacity(z.len());
+        let mut all =
+            Inversion { iterations: Vec::with_capacity(count), residuals: Vec::new(), unsolved: Vec::new() };
+        for start in (0..count).step_by(BLOCK) {
+            self.stop.go_on()?;
+            let rows = start..count.min(start + BLOCK);
+            let (first, last) = (observation[start], observation[rows.end - 1]);
+            let own: Vec<u32> = observation[rows.clone()].iter().map(|row| row - first).collect();
+            let (drawn, inversion) = posterior.mixture.draw(
+                &z[rows.start * n..rows.end * n],
+                choice.get(rows.clone()).unwrap_or_default(),
+                &given[first as usize * k..(last as usize + 1) * k],
+                &own,
+                &attempt,
+            )?;
+            if let (Some(&row), false) = (inversion.unsolved.first(), settings.skip_unsolved) {
+                return Err(Error::Numerical(format!(
+                    "{} of the first {} draws could not be computed, the first of them number {} at observation {}: is the \
+                     observation far outside the training data, or the tolerance too strict?",
+                    inversion.unsolved.len(),
+                    rows.end,
+                    start + row as usize + 1,
+                    observation[start + row as usize] + 1,
+                )));
+            }
+            x.extend(drawn);
+            all.iterations.extend(inversion.iterations);
+            all.residuals.extend(inversion.residuals);
+            all.unsolved.extend(inversion.unsolved.iter().map(|row| row + start as u32));
+        }
+        Ok((x, all))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Posterior;
+use super::{At, Posterior};
 use crate::kernel::lbfgs;
 use crate::map::SampleSettings;
 use crate::parallel::results;
@@ -79,6 +79,25 @@ impl Mode {
     }
 }
 
+impl At<'_> {
+    /// As [`mode`](At::mode), with an error of its own for each observation at which no maximum was found.
+    pub fn modes(&self, settings: &ModeSettings) -> Result<Vec<Result<Mode>>> {
+        if settings.starts == 0 || settings.max_iterations == 0 {
+            return Err(Error::setting("starts", "must be at least 1"));
+        }
+        let posterior = self.posterior;
+        // All at once, so that an error names the row.
+        let y = posterior.transform_given(&self.given, self.observations)?;
+        let k = posterior.header().given_transform.output_dim();
+        let modes = results(0..self.observations, |_, o| {
+            self.stop.go_on()?;
+            posterior.mode_at(&y[o * k..(o + 1) * k], o, self.seed, settings)
+        });
+        self.stop.go_on()?;
+        Ok(modes)
+    }
+}
+
 impl Posterior {
     /// MAP points at each of `observations` rows of `given`; an error if there is none at one of them.
     pub fn mode(
@@ -99,12 +118,7 @@ impl Posterior {
         seed: u64,
         settings: &ModeSettings,
     ) -> Result<Vec<Result<Mode>>> {
-        if settings.starts == 0 || settings.max_iterations == 0 {
-            return Err(Error::setting("starts", "must be at least 1"));
-        }
-        // All at once, so that an error names the row.
-        let (y, k) = (self.transform_given(given, observations)?, self.header().given_transform.output_dim());
-        Ok(results(0..observations, |_, o| self.mode_at(&y[o * k..(o + 1) * k], o, seed, settings)))
+        self.at_rows(given, observations).seed(seed).modes(settings)
     }
 
     /// Draws to start from at one observation; those that cannot be computed are left out.

@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 
-use super::Posterior;
+use super::{At, Posterior};
 use crate::map::SampleSettings;
 use crate::statistics::{mean, moments};
 use crate::{Error, Result};
@@ -49,25 +49,34 @@ impl Posterior {
         seed: u64,
         steps: &[usize],
     ) -> Result<Vec<Straightness>> {
-        let flow = self.map().paths().ok_or_else(|| {
-            let title = self.method().title();
+        self.at_rows(given, observations).seed(seed).straightness(draws, steps)
+    }
+}
+
+impl At<'_> {
+    /// The straightness of the paths at each observation, over `draws` draws each; see [`Posterior::straightness`].
+    pub fn straightness(&self, draws: usize, steps: &[usize]) -> Result<Vec<Straightness>> {
+        let posterior = self.posterior;
+        let flow = posterior.map().paths().ok_or_else(|| {
+            let title = posterior.method().title();
             Error::setting("model", format!("is a {title}, which has no paths; only flows have"))
         })?;
         if draws < 2 {
             return Err(Error::setting("draws", "straightness needs at least 2"));
         }
         // All at once, so that an error names the row.
-        let (given, k) =
-            (self.transform_given(given, observations)?, self.header.given_transform.output_dim());
-        let n = self.header.target_transform.dim();
+        let given = posterior.transform_given(&self.given, self.observations)?;
+        let k = posterior.header.given_transform.output_dim();
+        let n = posterior.header.target_transform.dim();
         let observation = vec![0; draws];
-        let mut reports = Vec::with_capacity(observations);
-        for o in 0..observations {
+        let mut reports = Vec::with_capacity(self.observations);
+        for o in 0..self.observations {
             let y = &given[o * k..(o + 1) * k];
-            let z = self.reference(1, draws, seed.wrapping_add(o as u64));
+            let z = posterior.reference(1, draws, self.seed.wrapping_add(o as u64));
             let draw = |steps: usize| {
+                self.stop.go_on()?;
                 let settings = SampleSettings { steps: Some(steps), ..SampleSettings::default() };
-                self.map().draw(&z, y, &observation, &settings).map(|(x, _)| x)
+                posterior.map().draw(&z, y, &observation, &settings).map(|(x, _)| x)
             };
             let evaluation = flow.evaluation_steps();
             let x = draw(evaluation)?;

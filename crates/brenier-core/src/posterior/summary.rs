@@ -1,6 +1,6 @@
 //! Draws in short, at as many observations as one likes: only the summaries are kept.
 
-use super::{Draws, Posterior};
+use super::{At, Draws, Posterior};
 use crate::Result;
 use crate::map::SampleSettings;
 use crate::parallel::results;
@@ -32,17 +32,23 @@ impl Posterior {
         seed: u64,
         settings: &SampleSettings,
     ) -> Result<Summaries> {
-        let (n, m) = (self.target_names().len(), self.given_names().len());
+        self.at_rows(given, observations).seed(seed).settings(*settings).summarise(draws)
+    }
+}
+
+impl At<'_> {
+    /// Summaries of `draws` draws at each observation, which are not kept.
+    pub fn summarise(&self, draws: usize) -> Result<Summaries> {
+        let n = self.posterior.target_names().len();
         let each = (AT_ONCE / (n * draws).max(1)).max(1);
-        let mut found = Summaries { summaries: Vec::with_capacity(observations), unsolved: Vec::new() };
-        let mut first = 0;
-        while first < observations {
-            let count = each.min(observations - first);
-            let rows = &given[(first * m).min(given.len())..((first + count) * m).min(given.len())];
-            let draws = self.sample_from(first, rows, count, draws, seed, settings)?;
-            found.summaries.extend(draws.summaries(n, count)?);
+        // All at once, so that an error names the row.
+        let given = self.posterior.transform_given(&self.given, self.observations)?;
+        let mut found = Summaries { summaries: Vec::with_capacity(self.observations), unsolved: Vec::new() };
+        for first in (0..self.observations).step_by(each) {
+            let rows = first..self.observations.min(first + each);
+            let draws = self.sample_rows(&given, rows.clone(), draws)?;
+            found.summaries.extend(draws.summaries(n, rows.len())?);
             found.unsolved.extend(draws.unsolved);
-            first += count;
         }
         Ok(found)
     }

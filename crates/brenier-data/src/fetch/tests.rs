@@ -1,6 +1,7 @@
 //! Tests of `fetch`.
 
 use super::*;
+use crate::StopToken;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
@@ -135,6 +136,39 @@ fn a_cut_connection_is_resumed_where_it_broke() {
     assert_eq!(*log.lock().unwrap(), ["/tiny.csv None", "/tiny.csv Some(20)"]);
     let resumed = format!("have: 20, total: Some({})", TEXT.len());
     assert!(events.iter().any(|event| event.contains(&resumed)), "{events:?}");
+}
+
+/// At the first block, in a pause between attempts, and before anything was asked for.
+#[test]
+fn a_stopped_download_leaves_no_table_and_goes_on_later() {
+    let set = set("tiny.csv");
+    for (answer, kept) in
+        [(Answer::Serve(TEXT.to_vec()), TEXT), (Answer::Cut(TEXT.to_vec(), 12), &TEXT[..12])]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let (mirror, log) = serve(vec![answer, Answer::Serve(TEXT.to_vec())]);
+        let stop = StopToken::new();
+        let mut observer = |event: &crate::Event| {
+            match event.get() {
+                Some(FetchEvent::Received { bytes }) if *bytes == TEXT.len() as u64 => stop.stop(),
+                Some(FetchEvent::Failed { .. }) => stop.stop(),
+                _ => {}
+            }
+            Ok(())
+        };
+        let settings = FetchSettings { mirror: mirror.clone(), attempts: 3, pause: Duration::from_secs(600) };
+        let error = fetch_uci(&set, folder.path(), &settings, Run::observed(&mut observer).stop(&stop));
+        let error = error.unwrap_err();
+        assert!(matches!(&error, Error::Stopped(text) if text.contains("again to continue")), "{error}");
+        assert!(!set.path(folder.path()).exists());
+        assert_eq!(fs::read(folder.path().join(".tiny.csv.part")).unwrap(), kept);
+        assert_eq!(log.lock().unwrap().len(), 1);
+        fetch(&set, folder.path(), mirror).unwrap();
+        assert!(hidden(folder.path()).is_empty());
+        let nowhere = folder.path().join("new");
+        let error = fetch_uci(&set, &nowhere, &settings, Run::silent().stop(&stop)).unwrap_err();
+        assert!(matches!(error, Error::Stopped(_)) && !nowhere.exists(), "{error}");
+    }
 }
 
 #[test]

@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::CheckSettings;
 use super::pairs::Chosen;
-use crate::map::{Certificate, Inversion, SampleSettings};
-use crate::{Posterior, Result};
+use crate::map::{Certificate, Inversion, SampleSettings, TransportMap};
+use crate::{Posterior, Result, Run};
 use brenier_core::layer::repeated;
 
 /// Draws that are carried back to their reference points where no equation was solved.
@@ -120,11 +120,13 @@ impl Certificates {
         chosen: &Chosen,
         inversions: Inversions,
         settings: &CheckSettings,
+        run: &Run<'_>,
     ) -> Result<Self> {
         let x = model.transform_target(&chosen.target)?;
         let y = model.transform_given(&chosen.given, chosen.count)?;
         let n = model.target_names().len();
-        let each = model.maps().map(|map| map.certify(&x, &y)).collect::<Result<Vec<Certificate>>>()?;
+        let certify = |map: &dyn TransportMap| run.go_on().and_then(|()| map.certify(&x, &y));
+        let each = model.maps().map(certify).collect::<Result<Vec<Certificate>>>()?;
         let spectrum = Certificate::of_all(&each);
         let inversions = match inversions.tolerance {
             Some(_) => inversions,
@@ -133,9 +135,9 @@ impl Certificates {
         Ok(Self {
             spectrum,
             inversions,
-            round_trip: round_trip(model, &x, &y)?,
-            paths: paths(model, chosen, settings)?,
-            normalisation: if n <= 2 { normalisation(model, chosen, settings)? } else { Vec::new() },
+            round_trip: round_trip(model, &x, &y, run)?,
+            paths: paths(model, chosen, settings, run)?,
+            normalisation: if n <= 2 { normalisation(model, chosen, settings, run)? } else { Vec::new() },
         })
     }
 }
@@ -153,11 +155,12 @@ fn residuals(model: &Posterior, y: &[f64], settings: &CheckSettings) -> Result<I
     Ok(found)
 }
 
-fn round_trip(model: &Posterior, x: &[f64], y: &[f64]) -> Result<RoundTrip> {
+fn round_trip(model: &Posterior, x: &[f64], y: &[f64], run: &Run<'_>) -> Result<RoundTrip> {
     let n = model.target_names().len();
     let rows = x.len() / n;
     let (mut square, mut worst) = (0.0, 0.0);
     for map in model.maps() {
+        run.go_on()?;
         let (mut z, mut log_det) = (vec![0.0; x.len()], vec![0.0; rows]);
         map.double().forward(x, y, &mut z, &mut log_det)?;
         let (back, _) = map.attempt(&z, y, &repeated(rows, 1), &SampleSettings::default())?;
@@ -173,11 +176,16 @@ fn round_trip(model: &Posterior, x: &[f64], y: &[f64]) -> Result<RoundTrip> {
     Ok(RoundTrip { rows, rms: (square / x.len() as f64).sqrt(), worst })
 }
 
-fn paths(model: &Posterior, chosen: &Chosen, settings: &CheckSettings) -> Result<Option<Paths>> {
+fn paths(
+    model: &Posterior,
+    chosen: &Chosen,
+    settings: &CheckSettings,
+    run: &Run<'_>,
+) -> Result<Option<Paths>> {
     let Some(flow) = model.map().paths() else { return Ok(None) };
     let some = chosen.spread(if model.given_names().is_empty() { 1 } else { PATH_OBSERVATIONS });
     let steps = flow.evaluation_steps();
-    let all = model.straightness(&some.given, some.count, PATH_DRAWS, settings.seed, &[steps])?;
+    let all = some.place(model, run).seed(settings.seed).straightness(PATH_DRAWS, &[steps])?;
     let count = all.len() as f64;
     let sum = |of: &dyn Fn(&brenier_core::Straightness) -> f64| all.iter().map(of).sum::<f64>();
     let squares = sum(&|s| s.steps.iter().map(|error| error.rms * error.rms).sum());
@@ -191,7 +199,12 @@ fn paths(model: &Posterior, chosen: &Chosen, settings: &CheckSettings) -> Result
 }
 
 /// The integral of the density over a box one half wider on every side than where draws fall.
-fn normalisation(model: &Posterior, chosen: &Chosen, settings: &CheckSettings) -> Result<Vec<Normalisation>> {
+fn normalisation(
+    model: &Posterior,
+    chosen: &Chosen,
+    settings: &CheckSettings,
+    run: &Run<'_>,
+) -> Result<Vec<Normalisation>> {
     let n = model.target_names().len();
     let some = chosen.spread(if model.given_names().is_empty() { 1 } else { INTEGRALS });
     let y = model.transform_given(&some.given, some.count)?;
@@ -201,6 +214,7 @@ fn normalisation(model: &Posterior, chosen: &Chosen, settings: &CheckSettings) -
     let points = if n == 1 { LINE_POINTS } else { PLANE_POINTS };
     let mut found = Vec::with_capacity(some.count);
     for place in 0..some.count {
+        run.go_on()?;
         let drawn = &draws[place * RANGE_DRAWS * n..(place + 1) * RANGE_DRAWS * n];
         let axes: Vec<(f64, f64)> = (0..n)
             .map(|j| {

@@ -5,9 +5,9 @@ use serde::Serialize;
 use super::likelihood::{RowScores, robust};
 use super::pairs::{Chosen, HeldOut};
 use super::{CheckEvent, CheckSettings, Likelihood, Stage, thresholds};
-use crate::diagnose::{C2stSettings, Sample, SlicedSettings, c2st, sliced_wasserstein};
+use crate::diagnose::{C2stSettings, Sample, SlicedSettings, c2st_until, sliced_wasserstein_until};
+use crate::map::Method;
 use crate::map::method::SizeAdvice;
-use crate::map::{Method, SampleSettings};
 use crate::statistics::{Estimate, mean};
 use crate::train::{Progress, Stop};
 use crate::{Error, Posterior, Result, Run, TrainingScores};
@@ -285,19 +285,18 @@ pub(super) fn compare_members(
     run.tell(CheckEvent::Started { stage, of: others.len() })?;
     let unconditional = model.given_names().is_empty();
     let some = chosen.spread(if unconditional { 1 } else { MEMBER_OBSERVATIONS });
-    let how = SampleSettings::default();
-    let draw = |of: &Posterior, seed: u64| {
-        of.sample(&some.given, some.count, MEMBER_DRAWS, seed, &how).and_then(|draws| {
-            // In the checked model's coordinates, where distances make sense whatever the supports.
-            model.transform_target(&draws.values)
-        })
+    let stop = run.token().clone();
+    let draw = |of: &Posterior, seed: u64, run: &Run<'_>| {
+        let draws = some.place(of, run).seed(seed).sample(MEMBER_DRAWS)?;
+        // In the checked model's coordinates, where distances make sense whatever the supports.
+        model.transform_target(&draws.values)
     };
-    let (own, again) = (draw(model, settings.seed)?, draw(model, !settings.seed)?);
+    let (own, again) = (draw(model, settings.seed, run)?, draw(model, !settings.seed, run)?);
     let n = model.target_names().len();
     let mut members = Vec::with_capacity(others.len());
     for (done, (name, other)) in others.iter().enumerate() {
-        let theirs = draw(other, settings.seed ^ 0x5bd1_e995)?;
-        let densities = robust(other, &held_out.target, &held_out.given, held_out.rows)?;
+        let theirs = draw(other, settings.seed ^ 0x5bd1_e995, run)?;
+        let densities = robust(other, &held_out.target, &held_out.given, held_out.rows, run)?;
         // Both in the user's units: the two models standardise differently.
         let differences: Vec<f64> = (0..held_out.rows)
             .filter(|&row| scored.usable[row] && densities.user[row].is_finite())
@@ -317,11 +316,11 @@ pub(super) fn compare_members(
                 .map(|sample| sample.rescaled(&mean, &deviation));
             // Of order one: single draws far out, which heavy tails have, would decide the order two.
             let slices = SlicedSettings { seed: settings.seed, order: 1.0, ..SlicedSettings::default() };
-            distance += sliced_wasserstein(&own, &theirs, &slices)?.distance;
-            chance += sliced_wasserstein(&own, &again, &slices)?.distance;
+            distance += sliced_wasserstein_until(&own, &theirs, &slices, &stop)?.distance;
+            chance += sliced_wasserstein_until(&own, &again, &slices, &stop)?.distance;
             if place < classified {
                 let judge = C2stSettings { seed: settings.seed, ..C2stSettings::default() };
-                accuracy += c2st(&own, &theirs, &judge)?.accuracy;
+                accuracy += c2st_until(&own, &theirs, &judge, &stop)?.accuracy;
             }
         }
         members.push(OtherFit {

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::pairs::HeldOut;
 use crate::map::HALF_LOG_TWO_PI;
 use crate::statistics::Estimate;
-use crate::{Error, LogDensities, Posterior, Result};
+use crate::{Error, LogDensities, Posterior, Result, Run};
 
 /// Mean negative log-likelihoods of one factor, in both units.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -74,11 +74,11 @@ impl Likelihood {
         }
     }
 
-    pub(super) fn measure(model: &Posterior, held_out: &HeldOut) -> Result<(Self, RowScores)> {
-        let densities = robust(model, &held_out.target, &held_out.given, held_out.rows)?;
+    pub(super) fn measure(model: &Posterior, held_out: &HeldOut, run: &Run<'_>) -> Result<(Self, RowScores)> {
+        let densities = robust(model, &held_out.target, &held_out.given, held_out.rows, run)?;
         let marginal = match model.marginal() {
             None => None,
-            Some(marginal) => Some(robust(marginal, &held_out.given, &[], held_out.rows)?),
+            Some(marginal) => Some(robust(marginal, &held_out.given, &[], held_out.rows, run)?),
         };
         let finite = |densities: &LogDensities, row: usize| densities.user[row].is_finite();
         let usable: Vec<bool> = (0..held_out.rows)
@@ -124,21 +124,45 @@ fn kept_count(usable: &[bool]) -> f64 {
     usable.iter().filter(|usable| **usable).count() as f64
 }
 
+/// Rows between two looks whether to stop: whole batches of every map.
+const BLOCK: usize = 4096;
+
 /// Log densities of all rows, those that break the arithmetic as NaN.
-pub(super) fn robust(model: &Posterior, target: &[f64], given: &[f64], rows: usize) -> Result<LogDensities> {
-    match model.log_density(target, given) {
-        Err(Error::Numerical(_)) => {}
-        other => return other,
-    }
+pub(super) fn robust(
+    model: &Posterior,
+    target: &[f64],
+    given: &[f64],
+    rows: usize,
+    run: &Run<'_>,
+) -> Result<LogDensities> {
+    // All at once, so that an error names the row.
+    model.transform_given(given, rows)?;
     let (n, m) = (model.target_names().len(), given.len() / rows);
-    let mut all = LogDensities { user: vec![f64::NAN; rows], standardised: vec![f64::NAN; rows] };
-    for row in 0..rows {
-        match model.log_density(&target[row * n..(row + 1) * n], &given[row * m..(row + 1) * m]) {
-            Ok(one) => {
-                all.user[row] = one.user[0];
-                all.standardised[row] = one.standardised[0];
+    let densities = |first: usize, count: usize| {
+        model.log_density(&target[first * n..(first + count) * n], &given[first * m..(first + count) * m])
+    };
+    let nothing = LogDensities { user: vec![f64::NAN], standardised: vec![f64::NAN] };
+    let mut all = LogDensities { user: Vec::with_capacity(rows), standardised: Vec::with_capacity(rows) };
+    let mut add = |more: &LogDensities| {
+        all.user.extend_from_slice(&more.user);
+        all.standardised.extend_from_slice(&more.standardised);
+    };
+    for first in (0..rows).step_by(BLOCK) {
+        run.go_on()?;
+        let count = BLOCK.min(rows - first);
+        match densities(first, count) {
+            Ok(block) => add(&block),
+            // Row by row, for most of them can be computed.
+            Err(Error::Numerical(_)) => {
+                for row in first..first + count {
+                    run.go_on()?;
+                    match densities(row, 1) {
+                        Ok(one) => add(&one),
+                        Err(Error::Numerical(_)) => add(&nothing),
+                        Err(other) => return Err(other),
+                    }
+                }
             }
-            Err(Error::Numerical(_)) => {}
             Err(other) => return Err(other),
         }
     }

@@ -258,7 +258,8 @@ pub struct Check {
 
 /// Checks `model` on the rows of `table`, which holds its target and given columns (others are ignored).
 ///
-/// The same bits for the same seed, whatever the number of threads.
+/// The same bits for the same seed, whatever the number of threads. A run that is stopped ends in [`Error::Stopped`]: half of
+/// the checks make no verdict.
 pub fn check(
     model: &Posterior,
     table: &Table,
@@ -276,7 +277,7 @@ pub fn check(
     // A row outside a support is a mistake of the table, not of the model.
     model.check_target(&held_out.target)?;
     run.tell(CheckEvent::Started { stage: Stage::Densities, of: held_out.rows })?;
-    let (likelihood, scored) = Likelihood::measure(model, &held_out)?;
+    let (likelihood, scored) = Likelihood::measure(model, &held_out, &run)?;
     run.tell(CheckEvent::Advanced { stage: Stage::Densities, done: held_out.rows })?;
 
     let chosen = held_out.choose(settings, |row| scored.usable[row])?;
@@ -290,8 +291,9 @@ pub fn check(
     };
 
     run.tell(CheckEvent::Started { stage: Stage::Certificates, of: chosen.count })?;
-    let certificates = Certificates::measure(model, &chosen, inversions, settings)?;
+    let certificates = Certificates::measure(model, &chosen, inversions, settings, &run)?;
     run.tell(CheckEvent::Advanced { stage: Stage::Certificates, done: chosen.count })?;
+    run.go_on()?;
     let support = support(model, &chosen)?;
     let predictive =
         plan.map(|plan| Predictive::measure(model, &chosen, &plan, settings, &mut run)).transpose()?;
@@ -330,7 +332,7 @@ pub fn check(
         certificates,
         support,
         predictive,
-        disagreement: disagreement(model, &chosen, settings)?,
+        disagreement: disagreement(model, &chosen, settings, &run)?,
         learning,
         members,
     };
@@ -342,12 +344,13 @@ fn disagreement(
     model: &Posterior,
     chosen: &pairs::Chosen,
     settings: &CheckSettings,
+    run: &Run<'_>,
 ) -> Result<Option<Disagreement>> {
     if model.members().is_empty() {
         return Ok(None);
     }
     let some = chosen.spread(DISAGREEMENTS);
-    let found = model.disagreement(&some.given, some.count, settings.seed)?;
+    let found = some.place(model, run).seed(settings.seed).disagreement()?;
     Ok(Some(Disagreement {
         members: model.members().len(),
         pairs: found.len(),
@@ -368,4 +371,37 @@ fn support(model: &Posterior, chosen: &pairs::Chosen) -> Result<Option<OutlierCo
     let column = names.rev().max_by_key(|name| votes(name)).filter(|_| !extreme.is_empty()).cloned();
     let expected = 1.0 - Distance::EXTREME;
     Ok(Some(OutlierCount { rows: chosen.count, extreme: extreme.len(), expected, column }))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::{Event, StopToken};
+
+    /// At the first block of the calibration, and before anything.
+    #[test]
+    fn a_check_that_is_stopped_says_so_before_its_next_block() {
+        let fit = brenier_core::Fit::of("x1,x2").given("y").quick().epochs(1);
+        let model = fit.run(&brenier_core::demo::simulate(300, 0)).unwrap();
+        let held_out = brenier_core::demo::simulate(200, 1);
+        let settings = CheckSettings { draws: Some(1000), ..Default::default() };
+        let stop = StopToken::new();
+        let mut events = Vec::new();
+        let mut observer = |event: &Event| {
+            events.extend(event.get::<CheckEvent>().copied());
+            if let Some(CheckEvent::Advanced { stage: Stage::Calibration, .. }) = event.get() {
+                stop.stop();
+            }
+            Ok(())
+        };
+        let run = Run::observed(&mut observer).stop(&stop);
+        let error = check(&model, &held_out, &settings, Against::default(), run).unwrap_err();
+        assert!(matches!(error, Error::Stopped(_)), "{error}");
+        let last = CheckEvent::Advanced { stage: Stage::Calibration, done: 50 };
+        assert_eq!(events.last(), Some(&last));
+        let run = Run::silent().stop(&stop);
+        let error = check(&model, &held_out, &settings, Against::default(), run).unwrap_err();
+        assert!(matches!(error, Error::Stopped(_)), "{error}");
+    }
 }

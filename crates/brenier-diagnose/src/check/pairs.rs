@@ -4,7 +4,7 @@ use crate::data::Table;
 use crate::diagnose::{Calibration, CalibrationSettings, PairDraws, Pairs, calibrate};
 use crate::map::SampleSettings;
 use crate::statistics::random::{shuffled, stream};
-use crate::{Error, Posterior, Result, Run};
+use crate::{At, Error, Posterior, Result, Run};
 use brenier_core::layer::repeated;
 
 use super::{CheckEvent, CheckSettings, Inversions, Stage};
@@ -111,6 +111,11 @@ impl Chosen {
         Chosen { rows: self.rows.clone(), count: self.count, target: self.given.clone(), given: Vec::new() }
     }
 
+    /// The model at them, whose long calls the run's token ends.
+    pub(super) fn place<'a>(&'a self, model: &'a Posterior, run: &Run<'_>) -> At<'a> {
+        model.at_rows(&self.given, self.count).stop(run.token())
+    }
+
     /// `count` pairs, evenly spread over all.
     pub(super) fn spread(&self, count: usize) -> Chosen {
         let count = count.min(self.count);
@@ -152,6 +157,7 @@ pub(super) fn calibrate_block(
         let (mut at_truth, mut at_draws) = (Vec::new(), Vec::new());
         let step = (BLOCK_DRAWS / draws).max(1);
         for first in range.clone().step_by(step) {
+            run.go_on()?;
             let count = step.min(range.end - first);
             let given = &y[first * k..(first + count) * k];
             let (drawn, inversion) =

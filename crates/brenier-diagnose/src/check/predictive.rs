@@ -13,7 +13,6 @@ use super::{CheckEvent, CheckSettings, Stage};
 use crate::Event;
 use crate::data::Table;
 use crate::diagnose::binomial_tail;
-use crate::map::SampleSettings;
 use crate::simulate::{self, Outcome, SimulateEvent, Simulator};
 use crate::{Error, Posterior, Result, Run};
 
@@ -147,7 +146,7 @@ fn predict(
     let (count, each) = (rows.len(), settings.predictive_draws);
     let (n, m) = (model.target_names().len(), model.given_names().len());
     run.tell(CheckEvent::Started { stage: Stage::Predictive, of: count * each })?;
-    let draws = model.sample(given, count, each, settings.seed, &SampleSettings::default())?;
+    let draws = model.at_rows(given, count).seed(settings.seed).stop(run.token()).sample(each)?;
     let values = draws.values.chunks_exact(n).flat_map(|row| plan.parameters.iter().map(|&j| row[j]));
     let parameters = Table::new(plan.simulator.prior().names().to_vec(), values.collect())?;
     let stop = run.token().clone();
@@ -160,7 +159,9 @@ fn predict(
     let part = Run::observed(&mut observer).stop(&stop);
     let ended = simulate::run_predictive(plan.simulator, &parameters, settings.seed, part)?;
     let Outcome::Complete(simulated) = ended else {
-        return Err(Error::Numerical("the simulations for the predictive check were interrupted".to_owned()));
+        return Err(Error::Stopped(
+            "stopped before the simulations of the predictive check were done".to_owned(),
+        ));
     };
     let dim = plan.simulator.prior().dim();
     let mut failed = simulated.failures.iter().map(|failure| failure.row as usize).peekable();

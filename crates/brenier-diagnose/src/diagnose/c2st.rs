@@ -13,7 +13,7 @@ use super::classifier::{Classifier, Labelled, fold_rng};
 use super::sample::check_same_columns;
 use super::special::normal_tail;
 use crate::statistics::random::{shuffled, stream};
-use crate::{Error, Result};
+use crate::{Error, Result, StopToken};
 
 /// Variance of the accuracy of one distribution's samples, in units of that of tossing coins.
 ///
@@ -68,6 +68,11 @@ pub struct C2st {
 /// Weights of rows enter loss and accuracy. Samples of unequal size are balanced in the same way: each weighs one
 /// half, so that ½ is the accuracy of guessing whatever the sizes.
 pub fn c2st(p: &Sample<'_>, q: &Sample<'_>, settings: &C2stSettings) -> Result<C2st> {
+    c2st_until(p, q, settings, &StopToken::new())
+}
+
+/// The same, which `stop` ends in [`Error::Stopped`].
+pub fn c2st_until(p: &Sample<'_>, q: &Sample<'_>, settings: &C2stSettings, stop: &StopToken) -> Result<C2st> {
     check_same_columns(p, q)?;
     let folds = settings.folds;
     if !(2..=100).contains(&folds) {
@@ -100,7 +105,7 @@ pub fn c2st(p: &Sample<'_>, q: &Sample<'_>, settings: &C2stSettings) -> Result<C
             let (train, test) = (pooled.take(&kept), pooled.take(&held));
             let rng = fold_rng(settings.seed, fold);
             let (network, epochs) =
-                Classifier::train(train.labelled(), dim, 10 * dim, settings.max_epochs, rng);
+                Classifier::train(train.labelled(), dim, 10 * dim, settings.max_epochs, rng, stop)?;
             let mut judged = Judged { right: 0.0, weight: 0.0, squares: 0.0, epochs };
             for (i, answer) in network.predict(test.labelled()).into_iter().enumerate() {
                 let weight = f64::from(test.weight[i]);
@@ -110,9 +115,9 @@ pub fn c2st(p: &Sample<'_>, q: &Sample<'_>, settings: &C2stSettings) -> Result<C
                     judged.right += weight;
                 }
             }
-            judged
+            Ok(judged)
         })
-        .collect();
+        .collect::<Result<_>>()?;
     let sum = |of: &dyn Fn(&Judged) -> f64| judged.iter().map(of).sum::<f64>();
     let (right, weight, squares) = (sum(&|j| j.right), sum(&|j| j.weight), sum(&|j| j.squares));
     let accuracy = right / weight;

@@ -16,6 +16,7 @@ use crate::kernel::{
     row_sums, softplus, vectorised,
 };
 use crate::statistics::random::shuffled;
+use crate::{Result, StopToken};
 
 const LEARNING_RATE: f64 = 1e-3;
 const PENALTY: f32 = 1e-4;
@@ -183,14 +184,16 @@ impl Classifier {
         Self { shape, parameters }
     }
 
-    /// Trains on `rows` of `dim` columns with hidden layers of `width`; returns the network and the epochs taken.
+    /// Trains on `rows` of `dim` columns with hidden layers of `width`; returns the network and the epochs taken, before each
+    /// of which it looks whether to `stop`.
     pub(super) fn train(
         rows: Labelled<'_>,
         dim: usize,
         width: usize,
         max_epochs: u32,
         mut rng: ChaCha8Rng,
-    ) -> (Self, u32) {
+        stop: &StopToken,
+    ) -> Result<(Self, u32)> {
         let count = rows.class.len();
         let mut network = Self::initial(dim, width, &mut rng);
         let shape = network.shape;
@@ -199,6 +202,7 @@ impl Classifier {
         let (mut one, mut other) = (Part::new(shape), Part::new(shape));
         let (mut best, mut idle, mut steps, mut epochs) = (f64::INFINITY, 0, 0, 0);
         while epochs < max_epochs && idle <= PATIENCE {
+            stop.go_on()?;
             epochs += 1;
             let mut loss = 0.0;
             for which in shuffled(count, &mut rng).chunks(BATCH) {
@@ -221,7 +225,7 @@ impl Classifier {
             idle = if loss > best - TOLERANCE { idle + 1 } else { 0 };
             best = best.min(loss);
         }
-        (network, epochs)
+        Ok((network, epochs))
     }
 
     /// h₁, h₂ and o of a part.

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::sample::check_same_columns;
 use super::{
     Bandwidth, C2st, C2stSettings, Mmd, MmdTest, MmdTestSettings, Sample, SlicedSettings, SlicedWasserstein,
-    c2st, mmd, mmd_test, sliced_wasserstein, wasserstein,
+    c2st_until, mmd_test_until, mmd_until, sliced_wasserstein_until, wasserstein,
 };
-use crate::{Error, Result};
+use crate::{Error, Result, StopToken};
 
 /// How [`compare`] is run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -90,6 +90,16 @@ impl Comparison {
 
 /// Compares two samples of the same columns.
 pub fn compare(p: &Sample<'_>, q: &Sample<'_>, settings: &CompareSettings) -> Result<Comparison> {
+    compare_until(p, q, settings, &StopToken::new())
+}
+
+/// The same, which `stop` ends in [`Error::Stopped`].
+pub fn compare_until(
+    p: &Sample<'_>,
+    q: &Sample<'_>,
+    settings: &CompareSettings,
+    stop: &StopToken,
+) -> Result<Comparison> {
     check_same_columns(p, q)?;
     let (means, deviations) = ([p.moments().0, q.moments().0], [p.moments().1, q.moments().1]);
     let dim = p.dim();
@@ -103,6 +113,7 @@ pub fn compare(p: &Sample<'_>, q: &Sample<'_>, settings: &CompareSettings) -> Re
     }
     let mut columns = Vec::with_capacity(dim);
     for c in 0..dim {
+        stop.go_on()?;
         let mean = [means[0][c], means[1][c]];
         columns.push(ColumnComparison {
             mean,
@@ -113,7 +124,7 @@ pub fn compare(p: &Sample<'_>, q: &Sample<'_>, settings: &CompareSettings) -> Re
     }
     let seed = settings.seed;
     let classifier = C2stSettings { max_rows: settings.classifier_rows, seed, ..C2stSettings::default() };
-    let c2st = c2st(p, q, &classifier)?;
+    let c2st = c2st_until(p, q, &classifier, stop)?;
     let middle: Vec<f64> = (0..dim).map(|c| 0.5 * means[0][c] + 0.5 * means[1][c]).collect();
     // A column that is constant in both samples has no scale of its own; any will do.
     let scale: Vec<f64> = common.iter().map(|&scale| if scale > 0.0 { scale } else { 1.0 }).collect();
@@ -134,15 +145,15 @@ pub fn compare(p: &Sample<'_>, q: &Sample<'_>, settings: &CompareSettings) -> Re
         seed,
     };
     let sliced = SlicedSettings { directions: settings.directions, seed, ..SlicedSettings::default() };
-    let mmd_test = mmd_test(p, q, &test)?;
+    let mmd_test = mmd_test_until(p, q, &test, stop)?;
     Ok(Comparison {
         rows: [p.rows(), q.rows()],
         effective_rows: [p.effective_rows(), q.effective_rows()],
         columns,
         c2st,
-        mmd: mmd(p, q, bandwidth)?,
+        mmd: mmd_until(p, q, bandwidth, stop)?,
         mmd_test,
-        sliced_wasserstein: sliced_wasserstein(p, q, &sliced)?,
+        sliced_wasserstein: sliced_wasserstein_until(p, q, &sliced, stop)?,
     })
 }
 
@@ -176,6 +187,29 @@ mod tests {
             assert!((other.columns[1].wasserstein / unit - 0.7).abs() < 0.3);
             assert!((other.sliced_wasserstein.distance - 0.7).abs() < 0.3);
         }
+    }
+
+    /// Every part by itself, and from another thread in the middle of a long one.
+    #[test]
+    fn a_stop_ends_every_comparison() {
+        let mut rng = stream(5, 1);
+        let values: Vec<f64> = (0..40_000).map(|_| rng.sample(StandardNormal)).collect();
+        let (p, q) = values.split_at(20_000);
+        let (p, q) = (Sample::new(p, 2).unwrap(), Sample::new(q, 2).unwrap());
+        let stop = StopToken::new();
+        let long = CompareSettings { directions: usize::MAX >> 16, ..Default::default() };
+        let ended = std::thread::scope(|scope| {
+            let call = scope.spawn(|| compare_until(&p, &q, &long, &stop));
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            stop.stop();
+            call.join().unwrap()
+        });
+        assert!(matches!(ended, Err(Error::Stopped(_))), "{ended:?}");
+        let stopped = |ended: Result<()>| matches!(ended, Err(Error::Stopped(_)));
+        assert!(stopped(c2st_until(&p, &q, &C2stSettings::default(), &stop).map(drop)));
+        assert!(stopped(mmd_test_until(&p, &q, &MmdTestSettings::default(), &stop).map(drop)));
+        assert!(stopped(mmd_until(&p, &q, Bandwidth::Median, &stop).map(drop)));
+        assert!(stopped(sliced_wasserstein_until(&p, &q, &SlicedSettings::default(), &stop).map(drop)));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::Sample;
 use super::sample::check_same_columns;
 use crate::kernel::{Real, columns, columns_mut, fold, product, vectorised};
 use crate::statistics::random::{shuffled, stream};
-use crate::{Error, Result};
+use crate::{Error, Result, StopToken};
 
 /// Rows of one tile: small enough for a tile of a few columns to stay in the first cache.
 const TILE: usize = 256;
@@ -119,10 +119,15 @@ pub struct Mmd {
 /// # Ok::<(), brenier_core::Error>(())
 /// ```
 pub fn mmd(p: &Sample<'_>, q: &Sample<'_>, bandwidth: Bandwidth) -> Result<Mmd> {
+    mmd_until(p, q, bandwidth, &StopToken::new())
+}
+
+/// The same, which `stop` ends in [`Error::Stopped`].
+pub fn mmd_until(p: &Sample<'_>, q: &Sample<'_>, bandwidth: Bandwidth, stop: &StopToken) -> Result<Mmd> {
     check_same_columns(p, q)?;
     let width = width(p, q, bandwidth)?;
     let (left, right) = (Tiles::new(p, width), Tiles::new(q, width));
-    let squared = left.own_sum() + right.own_sum() - 2.0 * left.sum_with(&right);
+    let squared = left.own_sum(stop)? + right.own_sum(stop)? - 2.0 * left.sum_with(&right, stop)?;
     Ok(Mmd { squared, root: squared.max(0.0).sqrt(), bandwidth: width })
 }
 
@@ -192,25 +197,29 @@ impl<'a> Tiles<'a> {
     }
 
     /// Σᵢⱼ wᵢ wⱼ k(pᵢ, pⱼ): tiles above the diagonal count twice.
-    fn own_sum(&self) -> f64 {
+    fn own_sum(&self, stop: &StopToken) -> Result<f64> {
         let sums: Vec<f64> = (0..self.count())
             .into_par_iter()
             .map(|tile| {
+                stop.go_on()?;
                 let beyond: f64 =
                     (tile + 1..self.count()).map(|other| self.tile_sum(tile, self, other)).sum();
-                self.tile_sum(tile, self, tile) + 2.0 * beyond
+                Ok(self.tile_sum(tile, self, tile) + 2.0 * beyond)
             })
-            .collect();
-        sums.iter().sum()
+            .collect::<Result<_>>()?;
+        Ok(sums.iter().sum())
     }
 
     /// Σᵢⱼ wᵢ vⱼ k(pᵢ, qⱼ).
-    fn sum_with(&self, other: &Tiles<'_>) -> f64 {
+    fn sum_with(&self, other: &Tiles<'_>, stop: &StopToken) -> Result<f64> {
         let sums: Vec<f64> = (0..self.count())
             .into_par_iter()
-            .map(|tile| (0..other.count()).map(|with| self.tile_sum(tile, other, with)).sum())
-            .collect();
-        sums.iter().sum()
+            .map(|tile| {
+                stop.go_on()?;
+                Ok((0..other.count()).map(|with| self.tile_sum(tile, other, with)).sum())
+            })
+            .collect::<Result<_>>()?;
+        Ok(sums.iter().sum())
     }
 
     /// Σ over rows i of our tile and j of the other's, in a fixed order.
@@ -288,6 +297,16 @@ pub struct MmdTest {
 /// Weighted rows are not exchangeable. There the null distribution is that of Σᵢⱼ cᵢcⱼξᵢξⱼK̃ᵢⱼ with ξ ~ N(0, I)
 /// and K̃ the kernel centred at the pooled mean, the multiplier bootstrap: right for many effective rows.
 pub fn mmd_test(p: &Sample<'_>, q: &Sample<'_>, settings: &MmdTestSettings) -> Result<MmdTest> {
+    mmd_test_until(p, q, settings, &StopToken::new())
+}
+
+/// The same, which `stop` ends in [`Error::Stopped`].
+pub fn mmd_test_until(
+    p: &Sample<'_>,
+    q: &Sample<'_>,
+    settings: &MmdTestSettings,
+    stop: &StopToken,
+) -> Result<MmdTest> {
     check_same_columns(p, q)?;
     if settings.permutations == 0 {
         return Err(Error::setting("permutations", "must be at least 1, not 0"));
@@ -303,7 +322,8 @@ pub fn mmd_test(p: &Sample<'_>, q: &Sample<'_>, settings: &MmdTestSettings) -> R
     let mut kernel = kernel_matrix(&p, &q, width);
     let signed: Vec<f64> =
         (0..first).map(|i| p.weight(i)).chain((0..q.rows()).map(|i| -q.weight(i))).collect();
-    let squared = quadratic_forms(&kernel, &signed, all)[0];
+    stop.go_on()?;
+    let squared = quadratic_forms(&kernel, &signed, all, stop)?[0];
     let weighted = p.is_weighted() || q.is_weighted();
     if weighted {
         centre(&mut kernel, &pooled_weights(&p, &q));
@@ -323,7 +343,7 @@ pub fn mmd_test(p: &Sample<'_>, q: &Sample<'_>, settings: &MmdTestSettings) -> R
             }
         }
     });
-    let null = quadratic_forms(&kernel, &coefficients, all);
+    let null = quadratic_forms(&kernel, &coefficients, all, stop)?;
     // Equal up to rounding counts as equal: samples with ties give the same sum in another order.
     let threshold = squared - 1e-12;
     let beyond = null.iter().filter(|&&value| value >= threshold).count();
@@ -366,11 +386,12 @@ fn centre(kernel: &mut [f64], weights: &[f64]) {
 }
 
 /// cᵀKc for every column c, some columns at a time.
-fn quadratic_forms(kernel: &[f64], columns_of: &[f64], size: usize) -> Vec<f64> {
+fn quadratic_forms(kernel: &[f64], columns_of: &[f64], size: usize, stop: &StopToken) -> Result<Vec<f64>> {
     const COLUMNS: usize = 32;
-    columns_of
+    let forms: Vec<Vec<f64>> = columns_of
         .par_chunks(size * COLUMNS)
-        .flat_map_iter(|block| {
+        .map(|block| {
+            stop.go_on()?;
             let count = block.len() / size;
             let mut image = vec![0.0; block.len()];
             product(
@@ -380,9 +401,10 @@ fn quadratic_forms(kernel: &[f64], columns_of: &[f64], size: usize) -> Vec<f64> 
                 columns(block, size, count, size),
             );
             let forms = block.chunks_exact(size).zip(image.chunks_exact(size));
-            forms.map(|(c, image)| c.iter().zip(image).map(|(a, b)| a * b).sum()).collect::<Vec<f64>>()
+            Ok(forms.map(|(c, image)| c.iter().zip(image).map(|(a, b)| a * b).sum()).collect())
         })
-        .collect()
+        .collect::<Result<_>>()?;
+    Ok(forms.concat())
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use super::Sample;
 use super::sample::check_same_columns;
 use crate::statistics::Estimate;
 use crate::statistics::random::stream;
-use crate::{Error, Result};
+use crate::{Error, Result, StopToken};
 
 /// How [`sliced_wasserstein`] is run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -59,6 +59,16 @@ pub fn sliced_wasserstein(
     q: &Sample<'_>,
     settings: &SlicedSettings,
 ) -> Result<SlicedWasserstein> {
+    sliced_wasserstein_until(p, q, settings, &StopToken::new())
+}
+
+/// The same, which `stop` ends in [`Error::Stopped`].
+pub fn sliced_wasserstein_until(
+    p: &Sample<'_>,
+    q: &Sample<'_>,
+    settings: &SlicedSettings,
+    stop: &StopToken,
+) -> Result<SlicedWasserstein> {
     check_same_columns(p, q)?;
     check_order(settings.order)?;
     if settings.directions == 0 {
@@ -69,13 +79,14 @@ pub fn sliced_wasserstein(
     let powers: Vec<f64> = (0..directions)
         .into_par_iter()
         .map(|index| {
+            stop.go_on()?;
             let mut rng = stream(settings.seed, index as u64);
             let mut direction: Vec<f64> = (0..dim).map(|_| rng.sample(StandardNormal)).collect();
             let length = direction.iter().map(|x| x * x).sum::<f64>().sqrt();
             direction.iter_mut().for_each(|x| *x /= length);
-            transport(&projected(p, &direction), &projected(q, &direction), settings.order)
+            Ok(transport(&projected(p, &direction), &projected(q, &direction), settings.order))
         })
-        .collect();
+        .collect::<Result<_>>()?;
     let Estimate { mean, standard_error: error, .. } = Estimate::of(&powers);
     let distance = mean.powf(1.0 / settings.order);
     // d(mean^{1/p}) = mean^{1/p} / (p mean) d(mean).

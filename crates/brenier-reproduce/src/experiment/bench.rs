@@ -116,14 +116,14 @@ impl Part<'_> {
 const RESULT: &str = ".json";
 
 /// The error of a run that was stopped.
-fn stopped() -> Error {
+pub(super) fn stopped() -> Error {
     Error::Stopped("stopped; re-run the same command with `resume` to continue".to_owned())
 }
 
 /// The folder of a run and what surrounds it.
 ///
 /// Every kind of step is repeated unless the folder holds what it left. The work of a step returns `None` where it was
-/// stopped before its end; the run then ends with [`Error::Stopped`].
+/// stopped before its end, or [`Error::Stopped`]; the run then ends with that.
 pub struct Workbench<'a> {
     folder: PathBuf,
     run: Run<'a>,

@@ -60,7 +60,7 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{EventKind, Result, Run};
+use crate::{Error, EventKind, Result, Run};
 
 /// A computation whose results belong in a folder.
 pub trait Experiment {
@@ -112,7 +112,11 @@ impl EventKind for ExperimentEvent {}
 pub fn run(experiment: &dyn Experiment, folder: &Path, resume: bool, run: Run<'_>) -> Result<Document> {
     folder::open(experiment, folder, resume)?;
     let mut bench = Workbench::new(folder, run);
-    let document = experiment.run(&mut bench)?;
+    let document = experiment.run(&mut bench).map_err(|error| match error {
+        // A call that was stopped knows nothing of the folder, from which the run continues.
+        Error::Stopped(_) if bench.is_stopped() => bench::stopped(),
+        other => other,
+    })?;
     bench.publish(&document)?;
     Ok(document)
 }

@@ -7,22 +7,13 @@ use super::judge::{Scores, Yardstick, judge, yardstick};
 use super::{Recipe, SwSettings, pictures, results};
 use crate::experiment::{Artifact, Document, Experiment, Step, Training, Workbench};
 use crate::simulate::shallow_water::Projection;
-use crate::{Error, Posterior, Result, Run, fit};
+use crate::{Posterior, Result, fit};
 
 /// Maps of several recipes and table sizes against the exact posterior.
 #[derive(Clone, Debug)]
 pub struct SwExperiment {
     settings: SwSettings,
     observation: Observation,
-}
-
-/// Nothing where the run was stopped on the way.
-fn unless_stopped<T>(run: Run<'_>, work: impl FnOnce(Run<'_>) -> Result<T>) -> Result<Option<T>> {
-    let token = run.token().clone();
-    match work(run) {
-        Err(Error::Numerical(_)) if token.is_stopped() => Ok(None),
-        other => other.map(Some),
-    }
 }
 
 impl SwExperiment {
@@ -42,7 +33,7 @@ impl SwExperiment {
     fn components(&self, rows: u64, bench: &mut Workbench<'_>) -> Result<(Projection, Step<Components>)> {
         let title = format!("{rows} simulations and {} principal components", self.settings.components);
         bench.artifact(&format!("components-{rows}.npy"), &title, |run| {
-            unless_stopped(run, |run| components(rows, &self.settings, run))
+            components(rows, &self.settings, run).map(Some)
         })
     }
 
@@ -62,14 +53,7 @@ impl SwExperiment {
         // Tables of this size are made faster than they are read.
         let title = format!("{rows} simulations, projected");
         let mut part = bench.part(&format!("table-{rows}"), &title)?;
-        let made = unless_stopped(part.run(), |run| {
-            training_table(rows, !recipe.is_fresh(), projection, &self.settings, run)
-        })?;
-        let Some(table) = made else {
-            return Err(Error::Stopped(
-                "stopped; re-run the same command with `resume` to continue".to_owned(),
-            ));
-        };
+        let table = training_table(rows, !recipe.is_fresh(), projection, &self.settings, part.run())?;
         if self.settings.tables {
             let kind = if recipe.is_fresh() { "noise-free" } else { "noisy" };
             table.save(&bench.folder().join(format!("{kind}-{rows}.npy")))?;

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use brenier::check::Check;
 use brenier::data::Table;
 use brenier::map::{Method, SampleSettings};
+use brenier::simulate::{Prior, Program, Simulator};
 use brenier::train::{Stop, TrainEvent, TrainSettings};
 use brenier::transform::Support;
 use brenier::{
-    Event, Fit, FitSettings, Fitted, Journal, Observer, Posterior, Prepared, Run, StopToken, example,
-    fit_split,
+    Draws, Error, Event, Fit, FitSettings, Fitted, Journal, Observer, Posterior, Prepared, Run, StopToken,
+    example, fit_split,
 };
 
 fn quick(method: Method) -> FitSettings {
@@ -138,10 +140,57 @@ fn a_stop_token_ends_a_fit_from_elsewhere() {
     let fitted = fit.run_fully(&example::simulate(500, 0)).unwrap();
     assert!(stop.is_stopped() && !fitted.validated);
     assert_eq!(fitted.posterior.header().training.steps, 3);
+}
+
+/// What a program with threads hands from one to another.
+#[test]
+fn what_is_kept_can_go_to_other_threads() {
     fn sendable<T: Send + Sync + 'static>() {}
     sendable::<Posterior>();
     sendable::<Prepared>();
     sendable::<StopToken>();
+    sendable::<Program>();
+    sendable::<Prior>();
+    sendable::<Check>();
+    sendable::<Draws>();
+    sendable::<Error>();
+    sendable::<Journal>();
+    sendable::<Box<dyn Simulator>>();
+}
+
+/// From another thread, in the middle of a call that would take hours, and before it.
+#[test]
+fn a_stop_token_ends_long_calls_of_a_posterior() {
+    let joint = Fit::of("x1,x2").given("y").quick().epochs(1).joint().run(&demo::simulate(300, 0)).unwrap();
+    let stop = StopToken::new();
+    let at = joint.at(&vec![0.1; 20_000]).unwrap().stop(&stop);
+    let ended = std::thread::scope(|scope| {
+        let call = scope.spawn(|| at.summarise(200_000));
+        std::thread::sleep(Duration::from_millis(100));
+        stop.stop();
+        call.join().unwrap()
+    });
+    assert!(matches!(ended, Err(Error::Stopped(_))), "{ended:?}");
+    assert!(matches!(at.sample(1), Err(Error::Stopped(_))));
+    assert!(matches!(at.mode(), Err(Error::Stopped(_))));
+    let together = joint.sample_joint_until(10, 0, &SampleSettings::default(), &stop);
+    assert!(matches!(together, Err(Error::Stopped(_))));
+    stop.set(false);
+    let draws = |at: brenier::At<'_>| at.sample(20).unwrap();
+    assert_eq!(draws(joint.at(&[0.1]).unwrap().stop(&stop)), draws(joint.at(&[0.1]).unwrap()));
+}
+
+/// More draws than are made between two looks at a token: the first of them are those of a shorter call.
+#[test]
+fn draws_of_a_long_call_are_those_of_a_short_one() {
+    let posterior = Fit::of("x1,x2").given("y").quick().epochs(1).run(&demo::simulate(300, 0)).unwrap();
+    let draws = |each: usize| posterior.at(&[0.1, -0.4, 0.3]).unwrap().seed(3).sample(each).unwrap();
+    let (long, short) = (draws(20_000), draws(10_000));
+    assert_eq!((long.len(), long.iterations.len(), long.residuals.len()), (60_000, 60_000, 60_000));
+    assert_eq!((long.observation[19_999], long.observation[20_000], long.observation[59_999]), (0, 1, 2));
+    for (long, short) in long.values.chunks_exact(40_000).zip(short.values.chunks_exact(20_000)) {
+        assert!(close(&long[..20_000], short));
+    }
 }
 
 /// Fault (a): a row outside the split is not even looked at.

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use brenier::data::{ReadOptions, Selection, Table};
-use brenier::map::SampleSettings;
 use brenier::report::{Histogram, Histograms, PredictivePlot, PredictiveSeries};
 use brenier::simulate::{Outcome, Simulator, run_predictive};
 use brenier::{Error, Posterior, Run, StopToken};
@@ -12,7 +11,7 @@ use super::{check, point, size, texts, write};
 use crate::args::ObservationArguments;
 use crate::commands::compare::{column_names, load};
 use crate::failure::Failure;
-use crate::interrupt::stop_on_interrupt_saying;
+use crate::interrupt::stop_without_result;
 use crate::model_args::ModelArguments;
 use crate::models::Model;
 use crate::plot_args::PredictiveArguments;
@@ -101,7 +100,7 @@ fn simulated(arguments: &PredictiveArguments, path: &Path) -> Result<Predicted, 
     };
     let width = posterior.given_names().len();
     let given = &observed.values[row * width..][..width];
-    let stop = stop_on_interrupt_saying("stopping (press Ctrl-C again to abort)")?;
+    let stop = stop_without_result()?;
     if arguments.simulator.is_none() && arguments.command.is_none() {
         return Err(Failure::Usage(
             "say what to simulate with: --simulator NAME, or --command and --prior for your own program"
@@ -139,7 +138,7 @@ fn simulated(arguments: &PredictiveArguments, path: &Path) -> Result<Predicted, 
         .as_ref()
         .map(|text| point("--truth", text, &parameters, &arguments.tables.options()))
         .transpose()?;
-    let draws = posterior.sample(given, 1, arguments.n, arguments.seed, &SampleSettings::default())?;
+    let draws = posterior.at_rows(given, 1).seed(arguments.seed).stop(&stop).sample(arguments.n)?;
     let draws = Table::new(targets.to_vec(), draws.values)?.select_columns(&places);
     let values = outputs(simulator, &draws, arguments.seed, &stop)?;
     let names = simulator.output_names().to_vec();

@@ -77,7 +77,7 @@ fn stream(
     let mut surfaces = vec![0.0_f32; BLOCK.min(rows as usize) * INTERIOR];
     for first in (0..rows).step_by(BLOCK) {
         if run.token().is_stopped() {
-            return Err(Error::Numerical(format!("stopped after {first} of {rows} simulations")));
+            return Err(Error::Stopped(format!("stopped after {first} of {rows} simulations")));
         }
         let block = first..rows.min(first + BLOCK as u64);
         let depths = draw_depths(seed, block.clone());
