@@ -383,8 +383,8 @@ mod tests {
     #[test]
     fn a_check_that_is_stopped_says_so_before_its_next_block() {
         let fit = brenier_core::Fit::of("x1,x2").given("y").quick().epochs(1);
-        let model = fit.run(&brenier_core::demo::simulate(300, 0)).unwrap();
-        let held_out = brenier_core::demo::simulate(200, 1);
+        let model = fit.run(&brenier_core::example::simulate(300, 0)).unwrap();
+        let held_out = brenier_core::example::simulate(200, 1);
         let settings = CheckSettings { draws: Some(1000), ..Default::default() };
         let stop = StopToken::new();
         let mut events = Vec::new();

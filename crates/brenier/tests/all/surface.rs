@@ -161,7 +161,7 @@ fn what_is_kept_can_go_to_other_threads() {
 /// From another thread, in the middle of a call that would take hours, and before it.
 #[test]
 fn a_stop_token_ends_long_calls_of_a_posterior() {
-    let joint = Fit::of("x1,x2").given("y").quick().epochs(1).joint().run(&demo::simulate(300, 0)).unwrap();
+    let joint = Fit::of("x1,x2").given("y").quick().epochs(1).joint().run(&example::simulate(300, 0)).unwrap();
     let stop = StopToken::new();
     let at = joint.at(&vec![0.1; 20_000]).unwrap().stop(&stop);
     let ended = std::thread::scope(|scope| {
@@ -183,7 +183,7 @@ fn a_stop_token_ends_long_calls_of_a_posterior() {
 /// More draws than are made between two looks at a token: the first of them are those of a shorter call.
 #[test]
 fn draws_of_a_long_call_are_those_of_a_short_one() {
-    let posterior = Fit::of("x1,x2").given("y").quick().epochs(1).run(&demo::simulate(300, 0)).unwrap();
+    let posterior = Fit::of("x1,x2").given("y").quick().epochs(1).run(&example::simulate(300, 0)).unwrap();
     let draws = |each: usize| posterior.at(&[0.1, -0.4, 0.3]).unwrap().seed(3).sample(each).unwrap();
     let (long, short) = (draws(20_000), draws(10_000));
     assert_eq!((long.len(), long.iterations.len(), long.residuals.len()), (60_000, 60_000, 60_000));
