@@ -99,12 +99,15 @@ fn report_unsolved(unsolved: &[f64], asked: usize, settings: &SampleSettings) ->
     if unsolved.is_empty() {
         return Ok(());
     }
-    let what = format!(
-        "{} of {asked} draws could not be solved to a residual of {:.0e} (the largest is {:.1e})",
-        unsolved.len(),
-        settings.inverse().tolerance,
-        unsolved.iter().fold(0.0, |most: f64, residual| most.max(*residual)),
-    );
+    let (left_out, largest) = (unsolved.len(), unsolved.iter().fold(0.0, |most: f64, own| most.max(*own)));
+    let what = match largest.is_finite() && largest > 0.0 {
+        true => format!(
+            "{left_out} of {asked} draws could not be solved to a residual of {:.0e} (the largest is {largest:.1e})",
+            settings.inverse().tolerance,
+        ),
+        // Nothing finite was found, or the method solves no equation.
+        false => format!("{left_out} of {asked} draws could not be solved (far outside the training data)"),
+    };
     if unsolved.len() == asked {
         return Err(brenier::Error::Numerical(format!("{what}: there is nothing to write")).into());
     }

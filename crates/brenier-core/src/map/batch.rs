@@ -161,7 +161,8 @@ pub(super) fn misses<T: Real>(a: &[T], b: &[T], n: usize) -> Vec<f64> {
     let largest = |(a, b): (&[T], &[T])| {
         a.iter().zip(b).fold(0.0_f64, |most, (a, b)| {
             let apart = (a.to_f64() - b.to_f64()).abs();
-            if apart <= most { most } else { apart }
+            // What is no number stays.
+            if apart <= most || most.is_nan() { most } else { apart }
         })
     };
     a.chunks_exact(n).zip(b.chunks_exact(n)).map(largest).collect()
@@ -192,9 +193,8 @@ pub(super) fn sum_into<'a, T: Real>(gradient: &mut [T], parts: impl Iterator<Ite
 }
 
 /// The rows that are not finite, in order.
-pub(super) fn not_finite(x: &[f64], n: usize) -> Vec<u32> {
-    let rows = x.chunks_exact(n).enumerate();
-    rows.filter(|(_, x)| !x.iter().all(|x| x.is_finite())).map(|(row, _)| row as u32).collect()
+pub(super) fn not_finite<T: Real>(x: &[T], n: usize) -> Vec<u32> {
+    (0..).zip(x.chunks_exact(n)).filter(|(_, x)| !x.iter().all(|x| x.finite())).map(|(row, _)| row).collect()
 }
 
 /// An error that names the first of the rows without a draw.

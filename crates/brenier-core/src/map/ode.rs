@@ -1,6 +1,6 @@
 //! What maps that integrate a differential equation share: the Runge–Kutta scheme, draws and their residuals.
 
-use super::batch::misses;
+use super::batch::{misses, not_finite};
 use super::convex::Precision;
 use super::transport::narrow;
 use super::{ConditionalMap, Inversion, SampleSettings};
@@ -47,8 +47,26 @@ pub(super) trait Flow<T: Real>: ConditionalMap<T> {
     /// Steps of densities and draws.
     fn evaluation_steps(&self) -> usize;
 
-    /// The end of every row's journey; `observation` says which row of `given` belongs to it.
+    /// The end of every row's journey; `observation` says which row of `given` belongs to it. Rows that leave the finite numbers on
+    /// the way are returned as they are.
     fn carry(&self, start: &[T], given: &[T], observation: &[u32], journey: Journey) -> Result<Vec<T>>;
+}
+
+/// The error of a row, from 0, whose trajectory left the finite numbers.
+pub(super) fn broken_trajectory(row: usize) -> Error {
+    Error::Numerical(format!(
+        "row {}: the trajectory of the flow is not finite (a value far outside the training data, or weights that \
+         diverged)",
+        row + 1
+    ))
+}
+
+/// The draws of every row, or an error that names the first that is not finite.
+pub(super) fn arrived<T: Real>(ends: Vec<T>, n: usize) -> Result<Vec<T>> {
+    match not_finite(&ends, n).first() {
+        None => Ok(ends),
+        Some(&row) => Err(broken_trajectory(row as usize)),
+    }
 }
 
 /// ‖z − z(x)‖∞ of every row: what the way back from x misses z by, in `steps` steps and in the map's precision.
@@ -92,10 +110,13 @@ pub(super) fn draw(
             x.into_iter().map(f64::from).collect()
         }
     };
+    let n = double.target_dim();
+    let x = if settings.skip_unsolved { x } else { arrived(x, n)? };
+    let unsolved = not_finite(&x, n);
     let residuals = match settings.residuals {
         true => residuals(double, &x, z, given, observation, steps)?,
         false => Vec::new(),
     };
     let iterations = vec![steps as u32; observation.len()];
-    Ok((x, Inversion { iterations, residuals, unsolved: Vec::new() }))
+    Ok((x, Inversion { iterations, residuals, unsolved }))
 }

@@ -71,7 +71,10 @@ fn moved(values: &[f64], columns: usize, column: usize, h: f64) -> Vec<f64> {
 
 fn largest_difference(a: &[f64], b: &[f64]) -> f64 {
     assert_eq!(a.len(), b.len());
-    a.iter().zip(b).fold(0.0, |worst, (a, b)| if (a - b).abs() <= worst { worst } else { (a - b).abs() })
+    a.iter().zip(b).fold(
+        0.0,
+        |worst, (a, b)| if (a - b).abs() <= worst || worst.is_nan() { worst } else { (a - b).abs() },
+    )
 }
 
 const ROWS: usize = 20;
@@ -136,6 +139,17 @@ fn draws_invert_the_map(name: &str, map: &dyn TransportMap) {
     assert_eq!(inversion.residuals.len(), ROWS, "{name}");
     assert!(inversion.residuals.iter().all(|&residual| residual < 1e-4), "{name}");
     assert_eq!(map.attempt(&z, &y, &observation, &settings).unwrap(), (drawn.clone(), inversion), "{name}");
+    // A row that cannot be computed is marked, and the others are as they were.
+    let (n, mut far) = (map.target_dim(), z.clone());
+    far[..n].fill(1e60);
+    let (attempted, inversion) = map.attempt(&far, &y, &observation, &settings).unwrap();
+    assert!(inversion.unsolved.iter().all(|&row| row == 0), "{name}: {:?}", inversion.unsolved);
+    assert_eq!(inversion.residuals.len(), ROWS, "{name}");
+    assert!(!inversion.unsolved.is_empty() || attempted[..n].iter().all(|x| x.is_finite()), "{name}");
+    assert!(largest_difference(&attempted[n..], &drawn[n..]) < 1e-5, "{name}");
+    if let Err(error) = map.draw(&far, &y, &observation, &settings) {
+        assert!(!inversion.unsolved.is_empty() && !error.to_string().contains('\n'), "{name}: {error}");
+    }
     let quick = map.log_density_at(&drawn, &y, &observation).unwrap();
     for (quick, exact) in quick.iter().zip(&log_density(map, &drawn, &reordered)) {
         assert!((quick - exact).abs() < 1e-3 * (1.0 + exact.abs()), "{name}: {quick} {exact}");

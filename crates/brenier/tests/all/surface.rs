@@ -161,7 +161,8 @@ fn what_is_kept_can_go_to_other_threads() {
 /// From another thread, in the middle of a call that would take hours, and before it.
 #[test]
 fn a_stop_token_ends_long_calls_of_a_posterior() {
-    let joint = Fit::of("x1,x2").given("y").quick().epochs(1).joint().run(&example::simulate(300, 0)).unwrap();
+    let joint =
+        Fit::of("x1,x2").given("y").quick().epochs(1).joint().run(&example::simulate(300, 0)).unwrap();
     let stop = StopToken::new();
     let at = joint.at(&vec![0.1; 20_000]).unwrap().stop(&stop);
     let ended = std::thread::scope(|scope| {

@@ -8,7 +8,7 @@ use crate::kernel::Real;
 use crate::map::Inversion;
 use crate::map::batch::{Contexts, EVALUATION_ROWS, check_reference};
 use crate::map::ode::{self, Flow, Journey, check_steps};
-use crate::parallel::try_each_with;
+use crate::parallel::each_with;
 
 /// Rows that travel together: a stage needs one column a row, so twice the usual number fits the same caches.
 const TRAVEL_ROWS: usize = 2 * EVALUATION_ROWS;
@@ -20,7 +20,7 @@ impl<T: Real> CotMap<T> {
     /// two products of w² a layer and row. In single precision rounding moves a draw by some 1e-6, far less than
     /// a step of the scheme does for the few steps a straight flow needs; [`residuals`](Self::residuals) tells.
     pub fn draw(&self, z: &[T], given: &[T], observation: &[u32], steps: usize) -> Result<Vec<T>> {
-        self.carry(z, given, observation, Journey::to_data(steps))
+        ode::arrived(self.carry(z, given, observation, Journey::to_data(steps))?, self.layout.shape.target)
     }
 
     /// ‖z − z(x)‖∞ of every row: what the way back from x misses z by, in `steps` steps and in the map's precision.
@@ -64,7 +64,7 @@ impl<T: Real> Flow<T> for CotMap<T> {
         let records = self.context_records(&given[..observations * m], observations);
         let frame = self.frame();
         let mut end = start.to_vec();
-        try_each_with(
+        each_with(
             end.chunks_mut(TRAVEL_ROWS * n),
             || {
                 let track = Track::new(self, TRAVEL_ROWS, Wanted::Gradient, 0);
@@ -76,11 +76,9 @@ impl<T: Real> Flow<T> for CotMap<T> {
                 let contexts = Contexts { records: &records, stride, index };
                 shard.x[..rows * n].copy_from_slice(x);
                 self.integrate(&frame, track, shard, contexts, rows, journey, false);
-                self.check_shard(shard, rows, first)?;
                 x.copy_from_slice(&shard.x[..rows * n]);
-                Ok(())
             },
-        )?;
+        );
         Ok(end)
     }
 }

@@ -29,7 +29,7 @@ pub use step::CotWorkspace;
 use serde::{Deserialize, Serialize};
 
 use super::batch::{Contexts, EVALUATION_ROWS, check_batch, check_observations, check_parameters, laid_out};
-use super::ode::{Journey, check_steps};
+use super::ode::{Journey, broken_trajectory, check_steps};
 use super::{ConditionalMap, FlowCosts};
 use crate::kernel::Real;
 use crate::parallel::{each, try_each_with};
@@ -237,14 +237,8 @@ impl<T: Real> CotMap<T> {
 
     /// An error naming the first row whose trajectory left the finite numbers.
     fn check_shard(&self, shard: &Shard<T>, rows: usize, first_row: usize) -> Result<()> {
-        match shard.broken(rows, self.layout.shape.target) {
-            None => Ok(()),
-            Some(row) => Err(Error::Numerical(format!(
-                "row {}: the trajectory of the flow is not finite (a value far outside the training data, or \
-                 weights that diverged)",
-                first_row + row + 1
-            ))),
-        }
+        let broken = shard.broken(rows, self.layout.shape.target);
+        broken.map_or(Ok(()), |row| Err(broken_trajectory(first_row + row)))
     }
 }
 

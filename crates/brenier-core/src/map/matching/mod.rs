@@ -25,7 +25,7 @@ pub use step::MatchingWorkspace;
 use serde::{Deserialize, Serialize};
 
 use super::batch::{Contexts, EVALUATION_ROWS, check_batch, check_observations, check_parameters, laid_out};
-use super::ode::{self, Flow, Journey, check_steps};
+use super::ode::{self, Flow, Journey, broken_trajectory, check_steps};
 use super::{ConditionalMap, reference_density};
 use crate::kernel::{Accum, MatRef, Real, columns, columns_mut, product};
 use crate::parallel::{each, try_each_with};
@@ -108,7 +108,7 @@ impl<T: Real> MatchingMap<T> {
     ///
     /// What y alone decides is computed once per observation.
     pub fn draw(&self, z: &[T], given: &[T], observation: &[u32], steps: usize) -> Result<Vec<T>> {
-        self.carry(z, given, observation, Journey::to_data(steps))
+        ode::arrived(self.carry(z, given, observation, Journey::to_data(steps))?, self.layout.shape.target)
     }
 
     /// ‖z − z(x)‖∞ of every row: what the way back from x misses z by, in `steps` steps and in the map's precision.
@@ -168,8 +168,9 @@ impl<T: Real> MatchingMap<T> {
                 };
                 track.load(x, n);
                 self.integrate(track, contexts, rows, journey);
-                if let Some(row) = track.broken(rows, n) {
-                    return Err(not_finite(first + row));
+                // Points are returned as they are.
+                if let (Cargo::Density | Cargo::Gradient, Some(row)) = (cargo, track.broken(rows, n)) {
+                    return Err(broken_trajectory(first + row));
                 }
                 for (b, out) in out.iter_mut().enumerate() {
                     finish(track.row(b, n), out);
@@ -227,15 +228,6 @@ impl<T: Real> MatchingMap<T> {
         }
         Ok(())
     }
-}
-
-/// The error of a row, from 0, whose trajectory left the finite numbers.
-fn not_finite(row: usize) -> Error {
-    Error::Numerical(format!(
-        "row {}: the trajectory of the flow is not finite (a value far outside the training data, or weights that \
-         diverged)",
-        row + 1
-    ))
 }
 
 impl<T: Real> Flow<T> for MatchingMap<T> {

@@ -5,13 +5,13 @@ use std::ops::Range;
 use rand::RngExt;
 use rand_distr::StandardNormal;
 
+use super::MatchingMap;
 use super::field::{Bars, Stage, TIME_FEATURES, Wanted, time_features};
 use super::flow::{Cargo, Track};
-use super::{MatchingMap, not_finite};
 use crate::kernel::{Accum, MatRef, Real, columns, columns_mut, product};
 use crate::map::batch::{BLOCK_ENTRIES, Contexts, batch_by_batch, sum_into};
 use crate::map::embed::EmbeddingPart;
-use crate::map::ode::Journey;
+use crate::map::ode::{Journey, broken_trajectory};
 use crate::map::{ConditionalMap, Constraint, ParameterBlock, Trainable, reference_density};
 use crate::parallel::{each, try_each_with};
 use crate::train::StepRandom;
@@ -330,7 +330,7 @@ impl<T: Real> Trainable<T> for MatchingMap<T> {
                 track.load(x, n);
                 self.integrate(track, contexts, count, journey);
                 if let Some(row) = track.broken(count, n) {
-                    return Err(not_finite(first + row));
+                    return Err(broken_trajectory(first + row));
                 }
                 let density = |b: usize| {
                     let row = track.row(b, n);
