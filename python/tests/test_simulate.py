@@ -195,7 +195,7 @@ def test_a_killed_worker_of_an_executor_loses_no_row(engine, tmp_path, monkeypat
         with module.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, module.Client(cluster) as client:
             found = br.simulate(deadly_once, PRIOR, n=200, seed=4, executor=client.get_executor(), progress=False)
     else:
-        executor = ProcessPoolExecutor(2) if engine == "processes" else module.get_reusable_executor(max_workers=2)
+        executor = ProcessPoolExecutor(2) if engine == "processes" else module.get_reusable_executor(max_workers=2, reuse=False)
         with pytest.warns(br.BrenierWarning, match="the executor broke"):
             found = br.simulate(deadly_once, PRIOR, n=200, seed=4, executor=executor, progress=False)
         executor.shutdown(wait=False)
