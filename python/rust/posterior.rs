@@ -103,6 +103,12 @@ impl PyPosterior {
         self.0.map().describe()
     }
 
+    /// The columns that each target column's part of the map depends on besides its own; none where it leaves none out.
+    fn dependence(&self) -> Option<Vec<(String, Vec<String>)>> {
+        let pairs = self.0.dependence()?;
+        Some(pairs.into_iter().map(|(target, columns)| (target.to_owned(), columns)).collect())
+    }
+
     /// The map of the given columns alone, of a joint model.
     #[getter]
     fn marginal(&self) -> Option<Self> {

@@ -94,6 +94,15 @@ def test_ensembles_and_joint_models(pairs):
     assert density.given_names == [] and density.sample(n=7).shape == (7, 2)
 
 
+def test_dependence_of_adaptive_maps(gaussian):
+    rng = np.random.default_rng(3)
+    u, v, noise = rng.normal(size=(3, 800))
+    data = {"first": u + 0.1 * rng.normal(size=800), "second": u * v + 0.1 * rng.normal(size=800), "u": u, "v": v, "noise": noise}
+    model = br.fit(data, target="first,second", given="u,v,noise", method="atm", progress=False)
+    assert model.dependence == {"first": ["u"], "second": ["v", "first"]}
+    assert gaussian.dependence is None
+
+
 def test_pictures_and_pages(posterior, pairs, tmp_path):
     draws = posterior.sample(Y, 300)
     picture = draws.plot_pairs(truth={"rate": 1.0, "shift": 0.5}, mode=posterior.map(Y), log=["rate"])

@@ -109,6 +109,16 @@ class Posterior:
         return Table(names, self._core.history())
 
     @property
+    def dependence(self) -> dict[str, list[str]] | None:
+        """The columns that each target column depends on besides itself, where the method leaves some out, as ATM does.
+
+        Target columns stand in their order: each depends on given columns and on target columns before it. None where every column
+        counts; of an ensemble, that of its first member.
+        """
+        found = self._core.dependence()
+        return None if found is None else dict(found)
+
+    @property
     def marginal(self) -> "Posterior | None":
         """The density of the given columns alone, of a joint model."""
         own = self._core.marginal
