@@ -112,7 +112,7 @@ class Posterior:
     def dependence(self) -> dict[str, list[str]] | None:
         """The columns that each target column depends on besides itself, where the method leaves some out, as ATM does.
 
-        Target columns stand in their order: each depends on given columns and on target columns before it. None where every column
+        Target columns are in order: each depends on given columns and on target columns before it. None where every column
         counts; of an ensemble, that of its first member.
         """
         found = self._core.dependence()

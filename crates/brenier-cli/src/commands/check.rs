@@ -102,7 +102,7 @@ pub(crate) fn summary(found: &Check) -> String {
     ] {
         let Some(scored) = scored else { continue };
         for (units, own) in [("your units  ", scored.user), ("standardised", scored.standardised)] {
-            // Beside a mean that one row carries stands what no row can move.
+            // Where one row dominates the mean, also the median, which no row can move.
             let median = own.carrier.map_or(String::new(), |_| format!(", median {:.4}", own.median));
             let _ =
                 writeln!(text, "mean NLL, {units}  {:.4} ± {:.4}{median}{of}", own.mean, own.standard_error);

@@ -101,7 +101,7 @@ impl Scores {
         Ok(Table::new(names, values)?)
     }
 
-    /// Rows, and the mean NLLs in both units with their standard errors; where one row carries a mean, that too.
+    /// Rows, and the mean NLLs in both units with their standard errors; where one row dominates a mean, that too.
     pub(crate) fn figures(&self) -> String {
         let mut text = format!("rows                     {}\n", self.whole.user.len());
         let mut pair = |densities: &LogDensities, of: &str| {

@@ -18,7 +18,7 @@ use super::{FitSettings, Trained, scores};
 use crate::map::method::Problem;
 use crate::map::{Method, MethodSettings};
 use crate::statistics::{Estimate, mean};
-use crate::train::{Schedule, Stop, TrainEvent, TrainSettings};
+use crate::train::{Schedule, Stop, TrainEvent, TrainSettings, spread};
 use crate::{Error, Journal, Result, Run};
 
 /// Passes over the training rows in a trial of the usual length, at most.
@@ -328,10 +328,12 @@ impl Block {
             Err(Error::Numerical(_)) => Ok(()),
             Err(error) => Err(error),
         })?;
+        let stopped = stop.is_stopped();
+        let most = if stopped { scores::FEW } else { usize::MAX };
         let mut losses = Vec::new();
         for (candidate, trained) in candidates.iter().zip(&mut found) {
             trained.sort_by_key(|trial| trial.member);
-            losses.push(block(candidate).trial_losses(trained, &splits)?);
+            losses.push(block(candidate).trial_losses(trained, &splits, most)?);
         }
         let chosen = best(&losses).ok_or_else(|| {
             Error::Numerical(
@@ -343,7 +345,6 @@ impl Block {
         let wanted = settings.members;
         let mut settings = candidates[chosen].settings.clone();
         let best = found.swap_remove(chosen);
-        let stopped = stop.is_stopped();
         let whole = candidates[chosen].trial_steps.is_none();
         // Trained to the end on the rows that were asked for, the maps of the trials are the fit.
         let serves = are_members(splits.len(), wanted, settings.bootstrap);
@@ -382,14 +383,20 @@ impl Block {
         self.rows.0 + self.rows.1
     }
 
-    /// The losses of all validation rows in the trials of a candidate, fold by fold; none where one of them broke down.
-    fn trial_losses(&self, trained: &[Trained], splits: &[SplitRows]) -> Result<Option<Vec<f64>>> {
+    /// The losses of the validation rows in the trials of a candidate, of `most` in each fold; none where one of them broke down.
+    fn trial_losses(
+        &self,
+        trained: &[Trained],
+        splits: &[SplitRows],
+        most: usize,
+    ) -> Result<Option<Vec<f64>>> {
         if trained.len() < splits.len() {
             return Ok(None);
         }
         let mut all = Vec::new();
         for trial in trained {
-            all.extend(scores::losses(&*trial.map, &self.data, &splits[trial.member].1)?);
+            let rows = spread(&splits[trial.member].1, most);
+            all.extend(scores::losses(&*trial.map, &self.data, &rows)?);
         }
         Ok(Some(all).filter(|all| all.iter().all(|loss| loss.is_finite())))
     }

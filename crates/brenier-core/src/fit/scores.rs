@@ -17,15 +17,20 @@ pub(super) struct Rows<'a> {
     pub(super) origin: &'a [u32],
 }
 
-/// Scores of the training and of the validation rows; none where no density can be computed.
+/// Rows that are scored where somebody waits for a fit that was stopped.
+pub(super) const FEW: usize = 64;
+
+/// Scores of the training and of the validation rows, of `most` each; none where no density can be computed.
 pub(super) fn of_fit(
     map: &dyn TransportMap,
     data: Rows<'_>,
     (train_rows, valid_rows): (&[u32], &[u32]),
+    most: usize,
     seed: u64,
 ) -> Result<Option<TrainingScores>> {
-    let train = score_rows(map, data, train_rows, seed, TRAIN_STREAM)?;
-    let valid = score_rows(map, data, valid_rows, seed, VALID_STREAM)?;
+    let most = most.min(map.scored_rows());
+    let train = score_rows(map, data, train_rows, most, (seed, TRAIN_STREAM))?;
+    let valid = score_rows(map, data, valid_rows, most, (seed, VALID_STREAM))?;
     Ok(train.zip(valid).map(|(train, valid)| TrainingScores { train, valid }))
 }
 
@@ -38,10 +43,9 @@ fn score_rows(
     map: &dyn TransportMap,
     Rows { data, origin }: Rows<'_>,
     rows: &[u32],
-    seed: u64,
-    stream: u64,
+    most: usize,
+    (seed, stream): (u64, u64),
 ) -> Result<Option<ScoredRows>> {
-    let most = map.scored_rows();
     let chosen: Vec<u32> = match rows.len() <= most {
         true => rows.to_vec(),
         false => {

@@ -52,7 +52,7 @@ impl SampleSettings {
         ];
         match set.iter().find(|(name, set)| *set && !known.contains(name)) {
             Some((name, _)) => {
-                Err(Error::setting(name, format!("means nothing to this model, a {title}: leave it out")))
+                Err(Error::setting(name, format!("means nothing to this model ({title}): leave it out")))
             }
             None => Ok(()),
         }

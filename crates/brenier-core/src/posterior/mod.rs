@@ -143,14 +143,7 @@ impl Posterior {
     /// target column and the names of the others. Of an ensemble that of its first member.
     pub fn dependence(&self) -> Option<Vec<(&str, Vec<String>)>> {
         let inputs = self.map().inputs()?;
-        let transform = &self.header.given_transform;
-        let numbered =
-            |what: &str| (1..=transform.output_dim()).map(|place| format!("{what} {place}")).collect();
-        let given: Vec<String> = match (transform.pca(), transform.reduction()) {
-            (Some(_), _) => numbered("principal component"),
-            (None, Some(_)) => numbered("direction"),
-            (None, None) => self.header.given_names.clone(),
-        };
+        let given = self.header.given_transform.output_names();
         let names: Vec<&String> = given.iter().chain(&self.header.target_names).collect();
         let named = |places: Vec<usize>| places.into_iter().map(|place| names[place].clone()).collect();
         Some(self.header.target_names.iter().map(String::as_str).zip(inputs.into_iter().map(named)).collect())

@@ -59,7 +59,7 @@ impl At<'_> {
         let posterior = self.posterior;
         let flow = posterior.map().paths().ok_or_else(|| {
             let title = posterior.method().title();
-            Error::setting("model", format!("is a {title}, which has no paths; only flows have"))
+            Error::setting("model", format!("has no paths ({title}); only flows have"))
         })?;
         if draws < 2 {
             return Err(Error::setting("draws", "straightness needs at least 2"));

@@ -1,6 +1,6 @@
 //! What numbers say in short: means that tell what they rest on, quantiles, intervals, correlations.
 //!
-//! [`Estimate`] is the mean of rows' scores and names the row that carries it, if one does. [`DrawSummary`] describes the
+//! [`Estimate`] is the mean of rows' scores and names the row that dominates it, if one does. [`DrawSummary`] describes the
 //! draws of a posterior. Nothing here knows where the numbers come from.
 
 mod draws;

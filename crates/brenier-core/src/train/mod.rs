@@ -11,5 +11,6 @@ mod tests;
 
 pub use adam::{Adam, AdamSettings};
 pub use observe::{Progress, Stop, TrainEvent};
+pub(crate) use run::spread;
 pub use run::{Dataset, FreshNoise, Outcome, StepRandom, train};
 pub use settings::{Schedule, TrainSettings};

@@ -195,7 +195,7 @@ pub fn train<M: Trainable<f32>>(map: &mut M, training: Training<'_>) -> Result<O
 }
 
 /// At most `most` of `rows`, from all over.
-fn spread(rows: &[u32], most: usize) -> Vec<u32> {
+pub(crate) fn spread(rows: &[u32], most: usize) -> Vec<u32> {
     let count = rows.len().min(most);
     (0..count).map(|place| rows[place * rows.len() / count]).collect()
 }
@@ -274,7 +274,9 @@ impl<M: Trainable<f32>> Descent<'_, '_, M> {
             self.save()?;
             self.state.stop = resumable;
         }
-        if self.state.running.1 > 0 && stop != Stop::Diverged {
+        // Whoever stops a training waits for it: with a validation behind it, the best weights are known.
+        let in_a_hurry = stop == Stop::Interrupted && self.state.step >= self.interval as u64;
+        if self.state.running.1 > 0 && stop != Stop::Diverged && !in_a_hurry {
             self.validate()?;
         }
         if !stop.is_resumable() && self.run.plan().is_some_and(|plan| plan.keep) {
@@ -289,7 +291,7 @@ impl<M: Trainable<f32>> Descent<'_, '_, M> {
             )
         })?;
         // What was chosen by some of the validation rows is reported for all of them.
-        let whole = match self.scored.len() < self.valid_rows.len() {
+        let whole = match self.scored.len() < self.valid_rows.len() && stop != Stop::Interrupted {
             true => self.score_rows(self.valid_rows),
             false => best_valid_nll,
         };

@@ -325,6 +325,9 @@ mod tests {
         let (transform, values) = fitted("y2..y9:4", 10, 1);
         // Two other columns, two means, two deviations, a correlation, 4 + 5 products of degrees 3 and 4.
         assert_eq!(transform.output_dim(), 2 + 5 + 9);
+        let names = transform.output_names();
+        assert_eq!((names.len(), &*names[0], &*names[1]), (16, "y1", "y10"));
+        assert_eq!(names[2], "symmetric feature 1 of y2…");
         let row = &values[..10];
         let mut turned = row.to_vec();
         turned[1..9].rotate_left(2);

@@ -168,6 +168,21 @@ impl GivenTransform {
         self.columns.iter().map(|column| column.name.as_str())
     }
 
+    /// Names of the values that the map sees: principal components or directions by number, otherwise the columns on their own and
+    /// then the features of the groups.
+    pub fn output_names(&self) -> Vec<String> {
+        let numbered = |what: &str| (1..=self.output_dim()).map(|place| format!("{what} {place}")).collect();
+        match (&self.pca, &self.reduction) {
+            (Some(_), _) => numbered("principal component"),
+            (None, Some(_)) => numbered("direction"),
+            (None, None) => {
+                let columns = self.columns.iter().enumerate();
+                let alone = columns.filter(|(place, _)| !self.is_grouped(*place)).map(|(_, column)| column);
+                alone.chain(&self.features).map(|column| column.name.clone()).collect()
+            }
+        }
+    }
+
     /// The principal components, if there are any.
     pub fn pca(&self) -> Option<&Pca> {
         self.pca.as_ref()

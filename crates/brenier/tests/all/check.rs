@@ -406,7 +406,7 @@ fn the_gap_is_that_of_the_saved_model() {
 }
 
 #[test]
-fn a_row_that_carries_the_mean_is_named_and_changes_no_verdict() {
+fn a_row_that_dominates_the_mean_is_named_and_changes_no_verdict() {
     let model = fitted(example::simulate(1500, 0), &["x1", "x2"], &["y"], 10, small());
     let held_out = example::simulate(600, 1);
     let settings = CheckSettings { pairs: 300, draws: Some(50), ..CheckSettings::default() };
