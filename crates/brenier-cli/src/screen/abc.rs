@@ -9,10 +9,8 @@ const BAR: &str = "{bar:20} {msg}";
 
 pub(super) fn show(event: &AbcEvent, display: &mut Display) {
     match event {
-        AbcEvent::Started { resumed_rounds, .. } => {
-            if *resumed_rounds > 0 {
-                display.say(&format!("continuing after {resumed_rounds} rounds"));
-            }
+        AbcEvent::Started { resumed_rounds, .. } if *resumed_rounds > 0 => {
+            display.say(&format!("continuing after {resumed_rounds} rounds"));
         }
         AbcEvent::Pilot { done, rows } => {
             if let Some(bar) = display.bar(BAR) {
@@ -33,7 +31,7 @@ pub(super) fn show(event: &AbcEvent, display: &mut Display) {
             }
         }
         AbcEvent::Round(round) => display.say(&line(round)),
-        // Events that are newer than this screen are not shown.
+        // A fresh start, and events that are newer than this screen, are not shown.
         _ => {}
     }
 }

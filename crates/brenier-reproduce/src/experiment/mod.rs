@@ -106,8 +106,8 @@ impl EventKind for ExperimentEvent {}
 ///
 /// # Errors
 ///
-/// [`Error::Folder`](crate::Error::Folder) where the folder holds results of another plan, or an earlier run and `resume` is
-/// not set; [`Error::Stopped`](crate::Error::Stopped) where the run was stopped between its steps or in one: the same call
+/// [`Error::Folder`] where the folder holds results of another plan, or an earlier run and `resume` is
+/// not set; [`Error::Stopped`] where the run was stopped between its steps or in one: the same call
 /// with `resume` continues.
 pub fn run(experiment: &dyn Experiment, folder: &Path, resume: bool, run: Run<'_>) -> Result<Document> {
     folder::open(experiment, folder, resume)?;
