@@ -191,8 +191,8 @@ impl Block {
         for Trained { member, map, outcome } in trained {
             let (train_rows, valid_rows) = &splits[member];
             let rows = scores::Rows { data: &self.data, origin: &self.origin };
-            let most = if unfinished == Some(Stop::Interrupted) { scores::FEW } else { usize::MAX };
-            let scores = scores::of_fit(&*map, rows, (train_rows, valid_rows), most, settings.seed)?;
+            let stopped = unfinished == Some(Stop::Interrupted);
+            let scores = scores::of_fit(&*map, rows, (train_rows, valid_rows), stopped, settings.seed)?;
             members.push(Member {
                 weight,
                 seed: settings.seed.wrapping_add(member as u64),

@@ -329,7 +329,9 @@ impl Block {
             Err(error) => Err(error),
         })?;
         let stopped = stop.is_stopped();
-        let most = if stopped { scores::FEW } else { usize::MAX };
+        // The same rows for all of them; of a fit that was stopped no more than the slowest can score at once.
+        let few = found.iter().flatten().map(|trial| scores::most_rows(&*trial.map, true)).min();
+        let most = few.filter(|_| stopped).unwrap_or(usize::MAX);
         let mut losses = Vec::new();
         for (candidate, trained) in candidates.iter().zip(&mut found) {
             trained.sort_by_key(|trial| trial.member);
@@ -538,9 +540,11 @@ mod tests {
             assert_eq!(fitted.posterior.maps().len(), maps);
             assert_eq!(header.settings.method, choice.trials[choice.chosen].method);
             assert!(fitted.validated && header.training.stop == Stop::Interrupted);
-            // The folds of 300 rows have 60 each.
+            // The folds of 300 rows have 60 each, which are all scored; of the 250 validation rows of the other table some are.
             let scored = choice.trials[choice.chosen].valid_nll.unwrap();
-            assert!((header.training.best_valid_nll - scored).abs() < 1e-4 * (1.0 + scored.abs()));
+            let bound = if rows == 300 { 1e-4 * (1.0 + scored.abs()) } else { 0.5 };
+            let apart = (header.training.best_valid_nll - scored).abs();
+            assert!(apart < bound, "{rows} rows: {apart}");
         }
     }
 }

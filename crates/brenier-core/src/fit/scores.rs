@@ -17,18 +17,20 @@ pub(super) struct Rows<'a> {
     pub(super) origin: &'a [u32],
 }
 
-/// Rows that are scored where somebody waits for a fit that was stopped.
-pub(super) const FEW: usize = 64;
+/// Rows to score, at most: all that a method can afford, or few where somebody waits for a fit that was stopped.
+pub(super) fn most_rows(map: &dyn TransportMap, stopped: bool) -> usize {
+    if stopped { map.scored_rows() / 16 } else { map.scored_rows() }
+}
 
-/// Scores of the training and of the validation rows, of `most` each; none where no density can be computed.
+/// Scores of the training and of the validation rows; none where no density can be computed.
 pub(super) fn of_fit(
     map: &dyn TransportMap,
     data: Rows<'_>,
     (train_rows, valid_rows): (&[u32], &[u32]),
-    most: usize,
+    stopped: bool,
     seed: u64,
 ) -> Result<Option<TrainingScores>> {
-    let most = most.min(map.scored_rows());
+    let most = most_rows(map, stopped);
     let train = score_rows(map, data, train_rows, most, (seed, TRAIN_STREAM))?;
     let valid = score_rows(map, data, valid_rows, most, (seed, VALID_STREAM))?;
     Ok(train.zip(valid).map(|(train, valid)| TrainingScores { train, valid }))
