@@ -124,7 +124,7 @@ pub fn fetch_uci(set: &UciSet, folder: &Path, settings: &FetchSettings, mut run:
     )))
 }
 
-/// Tells the observer, and goes on unless the run was stopped.
+/// Tells the observer, then ends the call if the run was stopped.
 fn tell(run: &mut Run<'_>, event: FetchEvent) -> Result<()> {
     run.tell(event)?;
     go_on(run)
