@@ -130,7 +130,8 @@ pub struct Trial {
     pub name: String,
     /// The method with its settings.
     pub method: MethodSettings,
-    /// Its mean negative log-likelihood of the validation rows, standardised; none where the training broke down.
+    /// Its mean negative log-likelihood of the validation rows, standardised; none where the training broke down,
+    /// or was stopped before its first validation.
     pub valid_nll: Option<f64>,
 }
 
@@ -150,7 +151,7 @@ impl Choice {
     pub fn describe(&self) -> String {
         let figure = |trial: &Trial| match trial.valid_nll {
             Some(nll) => format!("{} {nll:.3}", trial.name),
-            None => format!("{} failed", trial.name),
+            None => format!("{} without a score", trial.name),
         };
         let figures: Vec<String> = self.trials.iter().map(figure).collect();
         let chosen = self.trials.get(self.chosen);
@@ -268,6 +269,16 @@ fn best(losses: &[Option<Vec<f64>>]) -> Option<usize> {
     known().find(|(_, own)| near(own)).map(|(place, _)| place)
 }
 
+/// Leaves out the losses of trials that were stopped before their first validation, unless there are no others: weights that
+/// were never validated may score well and still make no model.
+fn prefer_validated(losses: &mut [Option<Vec<f64>>], validated: &[bool]) {
+    if losses.iter().zip(validated).any(|(own, &validated)| own.is_some() && validated) {
+        for (own, _) in losses.iter_mut().zip(validated).filter(|(_, validated)| !**validated) {
+            *own = None;
+        }
+    }
+}
+
 /// Whether maps of so many folds are the members that were asked for.
 fn are_members(folds: usize, wanted: Option<usize>, bootstrap: bool) -> bool {
     match wanted {
@@ -337,6 +348,8 @@ impl Block {
             trained.sort_by_key(|trial| trial.member);
             losses.push(block(candidate).trial_losses(trained, &splits, most)?);
         }
+        let validated = |trained: &Vec<Trained>| trained.iter().all(|trial| trial.outcome.validated);
+        prefer_validated(&mut losses, &found.iter().map(validated).collect::<Vec<_>>());
         let chosen = best(&losses).ok_or_else(|| {
             Error::Numerical(
                 "no method reached a finite validation loss in its trial; look for extreme values in the table (a \
@@ -493,6 +506,21 @@ mod tests {
         assert_eq!(best(&[losses(&|row| 0.06 + noisy(1.0)(row)), least.clone()]), Some(1));
         assert_eq!(best(&[None, least.clone(), losses(&|_| 0.0)]), Some(1));
         assert_eq!(best(&[None, None]), None);
+    }
+
+    /// Stopped early, a trial that was never validated is not taken, however well it scores, if another was.
+    #[test]
+    fn trials_that_were_validated_come_first() {
+        let (good, poor) = (Some(vec![0.0, 0.0]), Some(vec![1.0, 1.0]));
+        let chosen = |losses: [&Option<Vec<f64>>; 3], validated: [bool; 3]| {
+            let mut losses = losses.map(Clone::clone);
+            prefer_validated(&mut losses, &validated);
+            best(&losses)
+        };
+        assert_eq!(chosen([&poor, &good, &None], [true, false, true]), Some(0));
+        assert_eq!(chosen([&poor, &good, &None], [false, true, false]), Some(1));
+        assert_eq!(chosen([&poor, &good, &None], [false, false, true]), Some(1));
+        assert_eq!(chosen([&None, &None, &poor], [true, true, false]), Some(2));
     }
 
     /// Few rows and steps: what counts is that the best of the trials is taken, told and kept, whatever the threads.
