@@ -3,12 +3,15 @@
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used)]
 
 mod check;
+mod choice;
 mod contract;
+mod cot;
 mod cpflow;
 mod fixtures;
 mod hard_draws;
 mod hostile;
 mod known_answers;
+mod matching;
 mod methods;
 mod surface;
 mod tune;

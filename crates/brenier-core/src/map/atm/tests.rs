@@ -59,9 +59,12 @@ fn expansions(map: &AtmMap<f64>) -> Vec<Expansion> {
         .collect()
 }
 
+/// From the package that builds the unit tests.
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../brenier-core/tests/fixtures");
+
 fn fixtures() -> Vec<(String, Value)> {
     let folder = std::env::var_os("BRENIER_FIXTURES")
-        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures"), PathBuf::from)
+        .map_or_else(|| PathBuf::from(FIXTURES), PathBuf::from)
         .join("atm");
     let mut all = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {

@@ -19,8 +19,6 @@ mod method;
 mod potential;
 mod shape;
 mod step;
-#[cfg(test)]
-mod tests;
 
 pub use method::{Flow, FlowSettings};
 pub use shape::CotShape;

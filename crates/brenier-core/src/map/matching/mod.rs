@@ -15,8 +15,6 @@ mod init;
 mod method;
 mod shape;
 mod step;
-#[cfg(test)]
-mod tests;
 
 pub use method::{FlowMatching, FlowMatchingSettings};
 pub use shape::MatchingShape;

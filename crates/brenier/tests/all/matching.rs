@@ -4,9 +4,9 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
-use super::{MatchingMap, MatchingSettings, MatchingShape};
-use crate::map::{ConditionalMap, Trainable};
-use crate::train::{Adam, StepRandom};
+use brenier::map::matching::{MatchingMap, MatchingSettings, MatchingShape};
+use brenier::map::{ConditionalMap, Trainable};
+use brenier::train::{Adam, StepRandom};
 
 fn shape(target: usize, given: usize) -> MatchingShape {
     MatchingShape { target, given, width: 24, blocks: 2, embedding: Vec::new() }
@@ -91,6 +91,6 @@ fn regression_finds_the_field_of_a_gaussian() {
     let mut density = [0.0];
     let (x, y) = (0.5_f64, 0.4_f64);
     map.log_density(&[x as f32], &[y as f32], &mut density).expect("finite");
-    let exact = -0.5 * ((x - 0.8 * y) / sd).powi(2) - sd.ln() - crate::map::HALF_LOG_TWO_PI;
+    let exact = -0.5 * ((x - 0.8 * y) / sd).powi(2) - sd.ln() - brenier::map::HALF_LOG_TWO_PI;
     assert!((density[0] - exact).abs() < 0.1, "{} instead of {exact}", density[0]);
 }

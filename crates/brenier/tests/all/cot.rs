@@ -5,10 +5,9 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
-use super::{CotMap, CotSettings, CotShape};
-use crate::Real;
-use crate::map::{ConditionalMap, Constraint, Trainable};
-use crate::train::{Adam, AdamSettings};
+use brenier::map::cot::{CotMap, CotSettings, CotShape};
+use brenier::map::{ConditionalMap, Constraint, Trainable};
+use brenier::train::{Adam, AdamSettings};
 
 fn normals(count: usize, scale: f64, seed: u64) -> Vec<f64> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -281,7 +280,7 @@ fn network_weights_stay_in_their_box_and_training_learns() {
         let boxed = !matches!(spec.name.as_str(), "A" | "b" | "c");
         assert_eq!(spec.constraint, if boxed { Constraint::Within(1.5) } else { Constraint::Free });
         if boxed {
-            let values = spec.indices().map(|index| map.parameters()[index].magnitude());
+            let values = spec.indices().map(|index| map.parameters()[index].abs());
             at_the_wall += values.inspect(|&v| assert!(v <= 1.5)).filter(|&v| v == 1.5).count();
         }
     }
