@@ -41,6 +41,9 @@ pub trait Real:
     const ONE: Self;
     /// Half the spacing of the numbers at 1.
     const UNIT_ROUNDOFF: f64;
+    /// Densities below this count as zero: products of two of them are still normal numbers. Subnormal ones take processors a
+    /// hundred times as long.
+    const NEGLIGIBLE: Self;
     /// The nearest value to `value`.
     fn from_f64(value: f64) -> Self;
     /// The same value in double precision.
@@ -157,6 +160,7 @@ macro_rules! shared {
 
 impl Real for f32 {
     shared!(f32);
+    const NEGLIGIBLE: Self = 1e-18;
 
     #[inline(always)]
     fn exp_vec(self) -> Self {
@@ -218,6 +222,7 @@ impl Real for f32 {
 
 impl Real for f64 {
     shared!(f64);
+    const NEGLIGIBLE: Self = 1e-150;
 
     #[inline(always)]
     fn exp_vec(self) -> Self {
