@@ -47,7 +47,7 @@ impl Default for C2stSettings {
 }
 
 /// The outcome of [`c2st`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct C2st {
     /// Share of held-out rows told rightly, each sample counting for one half.

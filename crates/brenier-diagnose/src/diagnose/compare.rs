@@ -46,7 +46,7 @@ impl Default for CompareSettings {
 }
 
 /// One column of both samples, in its own units.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ColumnComparison {
     /// Means of the first and the second sample.
@@ -61,7 +61,7 @@ pub struct ColumnComparison {
 }
 
 /// All that [`compare`] finds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Comparison {
     /// Rows of each sample.

@@ -93,7 +93,7 @@ fn wrong_width(text: &str) -> Error {
 }
 
 /// A distance between two samples.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Mmd {
     /// MMD², the V-statistic.
@@ -277,7 +277,7 @@ impl Default for MmdTestSettings {
 }
 
 /// The outcome of [`mmd_test`].
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct MmdTest {
     /// The distance between the rows that took part.

@@ -34,7 +34,7 @@ impl Default for SlicedSettings {
 }
 
 /// The outcome of [`sliced_wasserstein`].
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SlicedWasserstein {
     /// SW_p, in the units of the columns.

@@ -164,10 +164,16 @@ impl LvExperiment {
             let columns = DrawSummary::of(&logs, PARAMETERS.len())?.columns;
             let own = searches.map(|all| &all[which].1);
             let reference = self.references.as_ref().map(|all| &all[which]);
-            let compare = |particles: Option<&Particles>| {
-                particles.map(|particles| against(&draws, particles, seed)).transpose()
-            };
-            let (abc, given) = (compare(own)?, compare(reference)?);
+            let mut abc = None;
+            if let Some(particles) = own {
+                let step = format!("comparison-{name}-{}", which + 1);
+                let title =
+                    format!("{} on {rows} rows beside SMC-ABC at observation {}", method.name(), which + 1);
+                let compared = bench.step(&step, &title, |_| against(&draws, particles, seed).map(Some))?;
+                abc = Some(compared.result);
+            }
+            // Particles of another program may be others the next time, so nothing is kept of them.
+            let given = reference.map(|particles| against(&draws, particles, seed)).transpose()?;
             let label = format!("{} on {rows} rows", method.title());
             let shown = own.map(|particles| ("SMC-ABC", particles));
             let shown = shown.or(reference.map(|particles| ("the authors' SMC-ABC", particles)));
