@@ -222,12 +222,12 @@ fn a_conditional_mixture_is_learned_to_five_hundredths_of_a_nat() {
         values
     };
     let table = Table::new(names(&["x1", "x2", "y"]), simulate(20_000)).unwrap();
-    let held_out = simulate(20_000);
+    let held_out = simulate(6000);
     let (mut x, mut y, mut exact) = (Vec::new(), Vec::new(), 0.0);
     for row in held_out.chunks_exact(3) {
         x.extend(&row[..2]);
         y.push(row[2]);
-        exact -= Mixture::log_density([row[0], row[1]], row[2]) / 20_000.0;
+        exact -= Mixture::log_density([row[0], row[1]], row[2]) / 6000.0;
     }
     for method in methods().chain([Method::CpFlow]) {
         let settings = FitSettings {
@@ -319,8 +319,8 @@ fn a_joint_map_learns_a_three_dimensional_mixture() {
             .collect()
     };
     let table = Table::new(names(&["x1", "x2", "y"]), simulate(10_000)).unwrap();
-    let test = simulate(10_000);
-    let exact = -test.chunks_exact(3).map(log_density).sum::<f64>() / 10_000.0;
+    let test = simulate(4000);
+    let exact = -test.chunks_exact(3).map(log_density).sum::<f64>() / 4000.0;
     let (x, y): (Vec<[f64; 2]>, Vec<f64>) =
         test.chunks_exact(3).map(|row| ([row[0], row[1]], row[2])).unzip();
     for method in methods() {
@@ -330,7 +330,7 @@ fn a_joint_map_learns_a_three_dimensional_mixture() {
         let (user, _) = joint.mean_nll();
         assert!(user - exact < 0.05 && user - exact > -0.02, "{method:?}: NLL {user}, exact {exact}");
         // The midpoint rule over a box that holds all but a millionth of the mass.
-        let (count, reach) = (48, 4.0);
+        let (count, reach) = (32, 4.0);
         let points: Vec<f64> =
             (0..count).map(|i| reach * (2.0 * (f64::from(i) + 0.5) / f64::from(count) - 1.0)).collect();
         let mut integral = 0.0;
@@ -345,7 +345,7 @@ fn a_joint_map_learns_a_three_dimensional_mixture() {
         assert!((integral - 1.0).abs() < 5e-3, "{method:?}: the joint density integrates to {integral}");
         let draws = posterior.sample_joint(4_000, 3, &SampleSettings::default()).unwrap();
         let low = draws.given.iter().filter(|&&y| y < -0.2).count() as f64 / 4_000.0;
-        let truth = test.chunks_exact(3).filter(|row| row[2] < -0.2).count() as f64 / 10_000.0;
+        let truth = test.chunks_exact(3).filter(|row| row[2] < -0.2).count() as f64 / 4000.0;
         assert!(
             (low - truth).abs() < 0.04,
             "{method:?}: {low} of the joint draws have y < -0.2, {truth} should"
@@ -414,7 +414,7 @@ fn an_unconditional_map_learns_a_density_without_given_columns() {
     let (user, _) = posterior.log_density(&values, &[]).unwrap().mean_nll();
     assert!((user - truth).abs() < 0.06, "NLL {user}, exact {truth}");
     let draws = posterior.sample(&[], 1, 10_000, 3, &SampleSettings::default()).unwrap();
-    let left = draws.values.iter().filter(|&&x| x < 0.0).count() as f64 / 10_000.0;
+    let left = draws.values.iter().filter(|&&x| x < 0.0).count() as f64 / 4000.0;
     assert!((left - 0.4).abs() < 0.05, "{left} of the draws lie left of zero, 0.4 should");
 }
 
