@@ -414,7 +414,7 @@ fn an_unconditional_map_learns_a_density_without_given_columns() {
     let (user, _) = posterior.log_density(&values, &[]).unwrap().mean_nll();
     assert!((user - truth).abs() < 0.06, "NLL {user}, exact {truth}");
     let draws = posterior.sample(&[], 1, 10_000, 3, &SampleSettings::default()).unwrap();
-    let left = draws.values.iter().filter(|&&x| x < 0.0).count() as f64 / 4000.0;
+    let left = draws.values.iter().filter(|&&x| x < 0.0).count() as f64 / 10_000.0;
     assert!((left - 0.4).abs() < 0.05, "{left} of the draws lie left of zero, 0.4 should");
 }
 
