@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What br.simulate adds to a Python simulator of 50 µs: its rate beside that of a bare loop, one JSON line each.
 
-usage: simulate_overhead.py [--rows 50000] [--microseconds 50] [--repeats 3]
+usage: simulate_overhead.py [--rows 20000] [--microseconds 50] [--repeats 12]
 needs: pip install brenier
 
 The bare loop calls the simulator on parameters and seeds that are there already and keeps what it returns. br.simulate draws them, calls
@@ -66,9 +66,9 @@ def timed(work):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=50_000)
+    parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--microseconds", type=float, default=50.0)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=12)
     options = parser.parse_args()
     rows, cores = options.rows, os.cpu_count() or 1
     work = partial(simulator, turns=turns_for(1e-6 * options.microseconds))
