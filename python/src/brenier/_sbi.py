@@ -109,6 +109,35 @@ def box_prior(posterior: "Posterior") -> Any:
     return torch.distributions.Independent(torch.distributions.Uniform(bounds[0], bounds[1], validate_args=False), 1)
 
 
+@functools.cache
+def _posterior_class() -> Any:
+    """The class of all posteriors handed over, made once: sbi's ensembles want members of one class."""
+    import torch
+    from sbi.inference.posteriors import DirectPosterior
+
+    class BrenierPosterior(DirectPosterior):
+        """Hands our draws and densities to sbi's tools."""
+
+        #: The arguments of :func:`to_sbi`, to pickle it by.
+        _made_of: Any
+
+        def leakage_correction(self, *_: Any, **__: Any) -> Any:
+            return torch.ones(1)
+
+        def sample(self, *arguments: Any, **options: Any) -> Any:
+            options.setdefault("reject_outside_prior", False)
+            return super().sample(*arguments, **options)
+
+        def sample_batched(self, *arguments: Any, **options: Any) -> Any:
+            options.setdefault("reject_outside_prior", False)
+            return super().sample_batched(*arguments, **options)
+
+        def __reduce__(self) -> Any:
+            return (to_sbi, self._made_of)
+
+    return BrenierPosterior
+
+
 def to_sbi(posterior: "Posterior", prior: Any = None) -> Any:
     """A :class:`DirectPosterior` whose draws and densities are ours.
 
@@ -116,7 +145,6 @@ def to_sbi(posterior: "Posterior", prior: Any = None) -> Any:
     at every new observation.
     """
     import torch
-    from sbi.inference.posteriors import DirectPosterior
     from sbi.neural_nets.estimators import ConditionalDensityEstimator
 
     from ._prior import Prior
@@ -168,23 +196,6 @@ def to_sbi(posterior: "Posterior", prior: Any = None) -> Any:
             found = torch.as_tensor(drawn.reshape(batch, shape.numel(), n), dtype=torch.float32)
             return found.transpose(0, 1).reshape(*shape, batch, n)
 
-    class BrenierPosterior(DirectPosterior):
-        """Hands our draws and densities to sbi's tools."""
-
-        def leakage_correction(self, *_: Any, **__: Any) -> Any:
-            return torch.ones(1)
-
-        def sample(self, *arguments: Any, **options: Any) -> Any:
-            options.setdefault("reject_outside_prior", False)
-            return super().sample(*arguments, **options)
-
-        def sample_batched(self, *arguments: Any, **options: Any) -> Any:
-            options.setdefault("reject_outside_prior", False)
-            return super().sample_batched(*arguments, **options)
-
-        def __reduce__(self) -> Any:
-            return (to_sbi, (posterior, own_prior))
-
     own_prior = prior
     if prior is None:
         prior = box_prior(posterior)
@@ -194,4 +205,6 @@ def to_sbi(posterior: "Posterior", prior: Any = None) -> Any:
         raise SettingError(f"setting prior: expected a torch distribution or br.Prior, got {type(prior).__name__}")
     if tuple(prior.event_shape) != (n,):
         raise ShapeError(f"prior: expected a distribution of {n} parameters ({', '.join(posterior.target_names[:20])}), got the event shape {tuple(prior.event_shape)}")
-    return BrenierPosterior(Estimator(), prior)
+    handed = _posterior_class()(Estimator(), prior)
+    handed._made_of = (posterior, own_prior)
+    return handed
