@@ -41,8 +41,8 @@ pub trait Real:
     const ONE: Self;
     /// Half the spacing of the numbers at 1.
     const UNIT_ROUNDOFF: f64;
-    /// Densities below this count as zero: products of two of them are still normal numbers. Subnormal ones take processors a
-    /// hundred times as long.
+    /// Densities below this count as zero: products of two of them are still normal numbers. Subnormal ones are
+    /// very slow on some processors.
     const NEGLIGIBLE: Self;
     /// The nearest value to `value`.
     fn from_f64(value: f64) -> Self;
