@@ -327,6 +327,9 @@ class _Run:
             for rows in self.journal.read():
                 self._accept(rows)
         self.resumed = self.finished
+        #: The first rows of this run. If all of them fail, the simulator is wrong and the run ends, whatever finishes first.
+        self.first_rows = self.begin + np.flatnonzero(~self.done)[:HOPELESS]
+        self.first_failed = 0
 
     def _accept(self, rows: Rows) -> None:
         succeeded = len(rows.thetas) - len(rows.failures)
@@ -348,13 +351,14 @@ class _Run:
         self.finished += len(rows.thetas)
         if rows.failures and not self.first_error:
             self.first_error = f"row {rows.failures[0].row + 1}: {rows.failures[0].reason}"
-        if self.failed >= HOPELESS and self.failed == self.finished:
-            raise DomainError(f"all of the first {self.failed} rows failed; {self.first_error}")
 
     def _take(self, rows: Rows) -> None:
         if self.journal:
             self.journal.append(rows)
         self._accept(rows)
+        self.first_failed += int(np.isin(self.first_rows, [failure.row for failure in rows.failures]).sum())
+        if self.first_failed == HOPELESS:
+            raise DomainError(f"all of the first {HOPELESS} rows failed; {self.first_error}")
         if rows.seconds > 0:
             rate = len(rows.thetas) / rows.seconds
             self.rate = rate if self.rate is None else 0.5 * (self.rate + rate)

@@ -4,7 +4,6 @@ use crate::EventKind;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -21,16 +20,17 @@ const MAX_ABANDONED: u32 = 10_000;
 const MAX_REPEATS: u32 = 1000;
 /// The same for a draw of a posterior: one of many, and of a poor posterior many are hopeless.
 const PREDICTIVE_REPEATS: u32 = 20;
-/// Failures, without any success, that end a run: the program is wrong, not the row.
-const HOPELESS: u64 = 20;
+/// If so many rows from the first one on all fail, the run ends: the program is wrong, not the row. The first rows by number,
+/// not in order of time, so that the outcome does not depend on the threads.
+const HOPELESS: usize = 20;
 
 /// When a run gives up.
 #[derive(Clone, Copy)]
 struct Patience {
     /// Draws of a row of given parameters that may be abandoned.
     repeats: u32,
-    /// Failures, without any success, that end the run.
-    hopeless: u64,
+    /// Whether [`HOPELESS`] failures at the start end the run.
+    gives_up: bool,
 }
 
 /// Part `index` (from 1) of `count` parts of a table; written `2/8`.
@@ -198,7 +198,7 @@ pub fn run<S: Simulator + ?Sized>(
     parameters: Option<&Table>,
     run: Run<'_>,
 ) -> Result<Outcome> {
-    let patience = Patience { repeats: MAX_REPEATS, hopeless: HOPELESS };
+    let patience = Patience { repeats: MAX_REPEATS, gives_up: true };
     run_with(simulator, settings, parameters, patience, run)
 }
 
@@ -212,7 +212,7 @@ pub fn run_predictive<S: Simulator + ?Sized>(
     run: Run<'_>,
 ) -> Result<Outcome> {
     let settings = SimulateSettings { seed, ..SimulateSettings::default() };
-    let patience = Patience { repeats: PREDICTIVE_REPEATS, hopeless: u64::MAX };
+    let patience = Patience { repeats: PREDICTIVE_REPEATS, gives_up: false };
     run_with(simulator, &settings, Some(parameters), patience, run)
 }
 
@@ -265,7 +265,11 @@ fn run_with<S: Simulator + ?Sized>(
 
     let blocks = missing_blocks(&collected.done, simulator.block_rows());
     let streams = Streams::new(settings.seed, 0);
-    let succeeded = AtomicU64::new(collected.finished - collected.failures.len() as u64);
+    // The row after the first rows of this run, which decide whether there is any hope. After a resume these are the first
+    // missing ones: the program may have been mended.
+    let first_rows = blocks.iter().cloned().flatten().nth(HOPELESS - 1).filter(|_| patience.gives_up);
+    let first_rows = range.start..range.start + first_rows.map_or(0, |last| last as u64 + 1);
+    let failed_before = collected.failures.len();
     let collected = Mutex::new(collected);
     blocks.into_par_iter().try_for_each(|block| {
         if stop.is_stopped() {
@@ -275,23 +279,22 @@ fn run_with<S: Simulator + ?Sized>(
         let records = simulate_block(simulator, &streams, first, block.len(), parameters, patience.repeats)?;
         let mut collected = collected.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         for record in records {
-            if let Record::Rows { values, .. } = &record {
-                succeeded.fetch_add((values.len() / width) as u64, Ordering::Relaxed);
-            }
             if let Some(journal) = &mut collected.journal {
                 journal.append(&record)?;
             }
             collected.accept(record, range.start, width);
         }
-        let failed = collected.failures.len() as u64;
-        if failed >= patience.hopeless && succeeded.load(Ordering::Relaxed) == 0 {
-            let last = &collected.failures[failed as usize - 1];
+        let failures = &collected.failures[failed_before..];
+        let hopeless = failures.iter().filter(|failure| first_rows.contains(&failure.row));
+        if first_rows.contains(&first) && hopeless.clone().count() == HOPELESS {
+            let last = hopeless.max_by_key(|failure| failure.row).expect("there are twenty");
             return Err(Error::Domain(format!(
-                "all of the first {failed} rows failed, row {} because: {}",
+                "all of the first {HOPELESS} rows failed, row {} because: {}",
                 last.row + 1,
                 last.reason
             )));
         }
+        let failed = collected.failures.len() as u64;
         let event =
             SimulateEvent::Progress { done: collected.finished, abandoned: collected.abandoned, failed };
         collected.run.tell(event)
