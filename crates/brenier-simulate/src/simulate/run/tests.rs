@@ -1,5 +1,7 @@
 //! Tests of `run`.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use super::*;
 use crate::simulate::{LinearGaussian, Prior, TwoMoons};
 use crate::{Journal as Plan, StopToken};
@@ -159,8 +161,17 @@ fn a_predictive_outlives_hopeless_draws() {
     let names = vec!["theta_1".to_owned(), "theta_2".to_owned()];
     let values = (0..50).flat_map(|row| [if row < 40 { -0.5 } else { 0.5 }, 0.1]).collect();
     let parameters = Table::new(names, values).unwrap();
-    let given_up = run(&model, &SimulateSettings::default(), Some(&parameters), Run::silent()).unwrap_err();
-    assert!(given_up.to_string().contains("all of the first"), "{given_up}");
+    // However many threads there are, and though the last rows succeed first.
+    for threads in [1, 2, 5] {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let given_up = pool.install(|| {
+            run(&model, &SimulateSettings::default(), Some(&parameters), Run::silent())
+                .unwrap_err()
+                .to_string()
+        });
+        let expected = "all of the first 20 rows failed, row 20 because: the model abandoned it 1000 times";
+        assert!(given_up.contains(expected), "{threads} threads: {given_up}");
+    }
     model.calls.store(0, Ordering::Relaxed);
     let simulated = complete(run_predictive(&model, &parameters, 0, Run::silent()).unwrap());
     assert_eq!((simulated.table.rows(), simulated.failures.len()), (10, 40));
