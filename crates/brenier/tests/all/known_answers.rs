@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use brenier::data::Table;
-use brenier::map::{Method, SampleSettings};
+use brenier::map::{Method, MethodSettings, SampleSettings};
 use brenier::simulate::{Outcome, SimulateSettings, Streams, TwoMoons, run};
 use brenier::train::{Schedule, Stop, TrainSettings};
 use brenier::{FitSettings, ModeSettings, Posterior, Run, fit};
@@ -18,27 +18,34 @@ fn methods() -> impl Iterator<Item = Method> {
     Method::ALL.iter().copied().filter(|method| !LEFT_OUT.contains(method))
 }
 
+/// Networks that are large enough for these problems, and no larger.
+fn small(method: Method, width: usize) -> MethodSettings {
+    let settings = method.defaults();
+    match method {
+        Method::CotFlow => settings.with("feature_width", width).unwrap().with("time_steps", 4).unwrap(),
+        Method::Npe => settings.with("hidden_width", 32).unwrap().with("transforms", 3).unwrap(),
+        _ => settings.clone().with("feature_width", width).unwrap_or(settings),
+    }
+}
+
 fn settings(method: Method, target: &str, given: &str) -> FitSettings {
     FitSettings {
-        method: method.defaults().with("feature_width", 32).unwrap_or(method.defaults()),
+        method: small(method, 32),
         target: Some(target.parse().unwrap()),
         given: Some(given.parse().unwrap()),
-        // A flow's step costs ten times as much: fewer of them, at a faster rate that falls sooner.
+        // A flow's step costs ten times as much: fewer of them, at a faster rate.
         train: match method {
             Method::CotFlow => TrainSettings {
                 batch_size: Some(128),
                 learning_rate: Some(0.01),
-                validate_every: 40,
-                patience: Some(4),
-                max_drops: Some(6),
-                epochs: 12,
+                schedule: Some(Schedule::Cosine),
+                epochs: 10,
                 ..Default::default()
             },
-            // A rate that falls over all epochs, so that the last steps are small.
             Method::Npe => TrainSettings {
                 batch_size: Some(128),
                 schedule: Some(Schedule::Cosine),
-                epochs: 30,
+                epochs: 20,
                 ..Default::default()
             },
             // Its own steps for so many rows would be three times as many.
@@ -87,11 +94,10 @@ fn two_moons_are_found_by_both_maps() {
         let mut settings = settings(method, "theta_1,theta_2", "y_1,y_2");
         settings.train.schedule = Some(Schedule::Cosine);
         match method {
-            Method::CotFlow => settings.method = settings.method.with("time_steps", 4).unwrap(),
-            Method::Npe => {}
+            Method::CotFlow | Method::Npe => {}
             _ => settings.method = settings.method.with("feature_width", 64).unwrap(),
         }
-        settings.train.epochs = 30;
+        settings.train.epochs = 20;
         let posterior = fitted(simulated.table.clone(), &settings);
         let draws =
             posterior.sample(&observed, 1, count as usize, 3, &SampleSettings::default()).unwrap().values;
@@ -154,7 +160,7 @@ fn check_linear_gaussian(posterior: &Posterior, a: [[f64; 2]; 3], noise: f64) {
     for y in [[0.0, 0.0, 0.0], [1.2, -0.4, 0.5], [-1.0, 0.8, -1.3]] {
         let t = [0, 1].map(|j| a.iter().zip(&y).map(|(row, y)| row[j] * y).sum::<f64>() / (noise * noise));
         let mean = [3.0 + 2.0 * (p22 * t[0] - p12 * t[1]) / det, 3.0 + 2.0 * (p11 * t[1] - p12 * t[0]) / det];
-        let count = 20_000;
+        let count = 12_000;
         let draws = posterior.sample(&y, 1, count, 5, &SampleSettings::default()).unwrap();
         let average = [0, 1].map(|j| draws.values.chunks_exact(2).map(|x| x[j]).sum::<f64>() / count as f64);
         let moment = |i: usize, j: usize| {
@@ -167,7 +173,7 @@ fn check_linear_gaussian(posterior: &Posterior, a: [[f64; 2]; 3], noise: f64) {
         }
         for (got, exact) in got.iter().zip(&covariance) {
             let scale = (covariance[0] * covariance[2]).sqrt();
-            assert!((got - exact).abs() < 0.1 * scale, "y = {y:?}: covariance {got} against {exact}");
+            assert!((got - exact).abs() < 0.15 * scale, "y = {y:?}: covariance {got} against {exact}");
         }
         // The mode of a Gaussian is its mean, and its density there is known.
         let mode = &posterior.mode(&y, 1, 0, &ModeSettings::default()).unwrap()[0];
@@ -230,10 +236,7 @@ fn a_conditional_mixture_is_learned_to_five_hundredths_of_a_nat() {
         exact -= Mixture::log_density([row[0], row[1]], row[2]) / 6000.0;
     }
     for method in methods().chain([Method::CpFlow]) {
-        let settings = FitSettings {
-            method: method.defaults().with("feature_width", 48).unwrap_or(method.defaults()),
-            ..settings(method, "x1,x2", "y")
-        };
+        let settings = FitSettings { method: small(method, 48), ..settings(method, "x1,x2", "y") };
         let posterior = fitted(table.clone(), &settings);
         let (user, _) = posterior.log_density(&x, &y).unwrap().mean_nll();
         // The excess is a Kullback–Leibler divergence: positive up to sampling noise, and small.
