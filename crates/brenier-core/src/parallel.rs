@@ -85,6 +85,59 @@ fn split(start: usize, end: usize, work: &(dyn Fn(usize) + Sync)) {
     }
 }
 
+/// Threads that are kept awake at most: more would hinder each other in their search for tasks.
+const AWAKE: usize = 8;
+/// Searches in a row that find nothing before a thread lets others run after each, and before it sleeps between them.
+const SEARCHES: (u32, u32) = (256, 4096);
+
+/// Does `work`, a long sequence of short loops, while the other threads of the pool look for its tasks without going to sleep:
+/// to wake a thread takes longer than many a loop.
+///
+/// Where nothing is to be done for some milliseconds (a file is written), they sleep between their searches.
+pub fn keep_awake<R>(work: impl FnOnce() -> R) -> R {
+    let Some(leader) = rayon::current_thread_index().filter(|_| rayon::current_num_threads() > 1) else {
+        return work();
+    };
+    let finished = AtomicBool::new(false);
+    rayon::in_place_scope(|scope| {
+        // Set by a panic, too: the scope waits for the other threads.
+        let _end = AtEnd(&finished);
+        let finished = &finished;
+        scope.spawn_broadcast(move |_, context| {
+            if context.index() != leader && context.index() < AWAKE {
+                look_for_tasks(finished);
+            }
+        });
+        work()
+    })
+}
+
+struct AtEnd<'a>(&'a AtomicBool);
+
+impl Drop for AtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+fn look_for_tasks(finished: &AtomicBool) {
+    let mut idle = 0;
+    while !finished.load(Ordering::Acquire) {
+        if rayon::yield_now() == Some(rayon::Yield::Executed) {
+            idle = 0;
+            continue;
+        }
+        idle += 1;
+        if idle > SEARCHES.1 {
+            std::thread::sleep(std::time::Duration::from_micros(50));
+        } else if idle > SEARCHES.0 {
+            std::thread::yield_now();
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+}
+
 /// A lock whose value is good whatever became of other threads: a panic of one ends the loop anyway.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

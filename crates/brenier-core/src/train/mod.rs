@@ -9,6 +9,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
+pub use crate::parallel::keep_awake;
 pub use adam::{Adam, AdamSettings};
 pub use observe::{Progress, Stop, TrainEvent};
 pub(crate) use run::spread;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::average::Average;
 use super::checkpoint::{self, Vectors};
 use super::observe::{Progress, Stop, TrainEvent};
-use super::{Adam, Schedule, TrainSettings};
+use super::{Adam, Schedule, TrainSettings, keep_awake};
 use crate::map::Trainable;
 use crate::map::method::Training;
 use crate::transform::GivenNoise;
@@ -191,7 +191,7 @@ pub fn train<M: Trainable<f32>>(map: &mut M, training: Training<'_>) -> Result<O
         identity,
         run: surrounding,
     };
-    run.go()
+    keep_awake(|| run.go())
 }
 
 /// At most `most` of `rows`, from all over.
