@@ -114,6 +114,26 @@ impl<T: Real> WithSimd for Times<'_, T> {
         let lanes = size_of::<T::Vector<S>>() / size_of::<T>();
         let (whole, outputs) = (self.rows / lanes, self.weights.outputs.len());
         let (mut first, mut column) = (0, 0);
+        // With thirty-two registers, twenty-four sums in four registers of rows: a weight is read for four products.
+        if S::REGISTER_COUNT >= 32 {
+            while first + 4 <= whole {
+                column = 0;
+                while column + 6 <= outputs {
+                    self.tile::<S, 4, 6>(simd, first, column, lanes);
+                    column += 6;
+                }
+                match outputs - column {
+                    5 => self.tile::<S, 4, 5>(simd, first, column, lanes),
+                    4 => self.tile::<S, 4, 4>(simd, first, column, lanes),
+                    3 => self.tile::<S, 4, 3>(simd, first, column, lanes),
+                    2 => self.tile::<S, 4, 2>(simd, first, column, lanes),
+                    1 => self.tile::<S, 4, 1>(simd, first, column, lanes),
+                    _ => {}
+                }
+                first += 4;
+            }
+        }
+        let fours = first;
         // Ten sums in two registers of rows; with the rows and a weight they fill thirteen of the sixteen of AVX2.
         while first + 2 <= whole {
             column = 0;
@@ -130,8 +150,8 @@ impl<T: Real> WithSimd for Times<'_, T> {
             first += 2;
         }
         let (paired, rest) = (first, outputs - column);
-        if paired > 0 && (rest == 1 || rest == 2) {
-            first = 0;
+        if paired > fours && (rest == 1 || rest == 2) {
+            first = fours;
             while first + 4 <= paired {
                 match rest {
                     1 => self.tile::<S, 4, 1>(simd, first, column, lanes),
@@ -247,7 +267,8 @@ pub fn row_sums<T: Real>(
     rows: usize,
     turned: &mut Vec<T>,
 ) {
-    if a.count.min(c.count) > MOST_TERMS {
+    let general = a.count.min(c.count) > MOST_TERMS || (c.count >= TURNED_COLUMNS && many_registers());
+    if general {
         let (a, c) = (columns(a.values, rows, a.count, a.stride), columns(c.values, rows, c.count, c.stride));
         return product(columns_mut(out, a.ncols(), c.ncols(), out_stride), Accum::Replace, a.transpose(), c);
     }
@@ -272,6 +293,20 @@ pub fn row_sums<T: Real>(
         };
         row_products(out, out_stride, store, x, a.count, weights);
     }
+}
+
+/// Whether this machine has 32 registers, as AVX-512 does. The general kernel then turns a factor faster than [`Turn`].
+fn many_registers() -> bool {
+    struct Registers;
+    impl WithSimd for Registers {
+        type Output = usize;
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, _: S) -> usize {
+            S::REGISTER_COUNT
+        }
+    }
+    Arch::new().dispatch(Registers) >= 32
 }
 
 /// Columns into rows of `width` numbers.

@@ -88,9 +88,6 @@ struct Part {
     /// The second layer, then the derivative with respect to what it rectifies.
     second: Vec<f32>,
     first_bar: Vec<f32>,
-    /// The first layer and the derivative of the second, row by row.
-    first_rows: Vec<f32>,
-    second_rows: Vec<f32>,
     gradient: Vec<f32>,
     turned: Vec<f32>,
     loss: f64,
@@ -113,8 +110,6 @@ impl Part {
             first: layer(shape.width),
             second: vec![0.0; shape.width * DISTANCE],
             first_bar: vec![0.0; shape.width * DISTANCE],
-            first_rows: vec![0.0; PART * (shape.stride + ROW_CHUNK)],
-            second_rows: vec![0.0; PART * shape.stride],
             gradient: vec![0.0; shape.parameters()],
             turned: Vec::new(),
             loss: 0.0,
@@ -247,19 +242,7 @@ impl Classifier {
         part.load(rows, which, dim);
         self.forward(part);
         let (p, count) = (&self.parameters, part.count);
-        let Part {
-            class,
-            weight,
-            output,
-            x,
-            first,
-            second,
-            first_bar,
-            first_rows,
-            second_rows,
-            gradient,
-            ..
-        } = part;
+        let Part { class, weight, output, x, first, second, first_bar, gradient, .. } = part;
         let mut losses = [0.0; DISTANCE];
         vectorised(
             #[inline(always)]
@@ -300,18 +283,8 @@ impl Classifier {
         let padded = count.next_multiple_of(8);
         row_sums(gradient, stride, columns(first_bar, width), columns(x, dim + 1), padded, &mut part.turned);
         // W₂'s gradient, of which the last row is that of b₂.
-        let distance = stride + ROW_CHUNK;
-        turn(first, DISTANCE, width + 1, count, first_rows, distance);
-        turn(second, DISTANCE, width, count, second_rows, stride);
-        let weights = Weights {
-            values: first_rows,
-            stride: distance,
-            by_output: false,
-            inputs: 0..count,
-            outputs: 0..width + 1,
-        };
-        let x = Columns { values: second_rows, stride, count };
-        row_products(&mut gradient[w2..w3], stride, Store::Replace, x, stride, weights);
+        let (left, right) = (columns(second, width), columns(first, width + 1));
+        row_sums(&mut gradient[w2..w3], stride, left, right, padded, &mut part.turned);
     }
 
     /// Whether each row is taken for class 1.
