@@ -447,9 +447,18 @@ mod tests {
     }
 
     fn products_match_plain_sums<T: Real>(tolerance: f64) {
-        for (rows, terms, outputs) in
-            [(1, 1, 1), (7, 3, 4), (16, 5, 8), (33, 11, 13), (64, 51, 50), (50, 64, 17), (40, 200, 9)]
-        {
+        for (rows, terms, outputs) in [
+            (1, 1, 1),
+            (7, 3, 4),
+            (16, 5, 8),
+            (33, 11, 13),
+            (64, 51, 50),
+            (50, 64, 17),
+            (40, 200, 9),
+            (70, 20, 9),
+            (130, 12, 10),
+            (64, 9, 11),
+        ] {
             let stride = usize::next_multiple_of(rows, ROW_CHUNK) + ROW_CHUNK;
             let mut x = numbers::<T>(stride * terms, 1);
             // What stands in the rows between is not used.
