@@ -550,7 +550,7 @@ pub(crate) struct SettingFlags {
     #[command(flatten)]
     map: MethodFlags,
 
-    /// Members of an ensemble: maps trained on all rows but those of one fold each, side by side [default: 1; where trials choose: 5]
+    /// Members of an ensemble: maps trained side by side, each validated on rows of its own [default: 1; where trials choose: 5]
     #[arg(long, value_name = "N", help_heading = "Training")]
     members: Option<usize>,
     /// Train the members on bootstrap samples of the rows instead of folds

@@ -106,7 +106,7 @@ impl<'a> Fit<'a> {
         })
     }
 
-    /// Makes an ensemble of so many members, each trained on all rows but those of one fold.
+    /// Makes an ensemble of so many members, each validated on rows of its own and trained on all others.
     pub fn members(self, members: usize) -> Self {
         self.change(|settings| {
             settings.members = Some(members);

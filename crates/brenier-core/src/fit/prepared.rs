@@ -346,6 +346,9 @@ impl Block {
     }
 }
 
+/// Validation rows of a member of an ensemble at least, if its fold has so many.
+const FEWEST_VALID_ROWS: usize = 400;
+
 /// Rows of the data for each member: folds or bootstrap samples of an ensemble, or the split as it is.
 pub(super) fn splits((train, valid): (usize, usize), settings: &FitSettings) -> Vec<SplitRows> {
     let members = settings.members.unwrap_or(1);
@@ -358,7 +361,9 @@ pub(super) fn splits((train, valid): (usize, usize), settings: &FitSettings) -> 
         rng.set_stream(FOLDS + number);
         rng
     };
-    let most = settings.train.max_valid_rows;
+    // Members learn from as many rows as a single map does; of few rows all are needed to validate with.
+    let share = (settings.train.valid_fraction * f64::from(all)).ceil() as usize;
+    let enough = share.max(FEWEST_VALID_ROWS).min(settings.train.max_valid_rows);
     let mut order: Vec<u32> = (0..all).collect();
     order.shuffle(&mut stream(0));
     (0..members)
@@ -367,14 +372,15 @@ pub(super) fn splits((train, valid): (usize, usize), settings: &FitSettings) -> 
                 let mut inside = vec![false; all as usize];
                 let train = sample(all, &mut stream(1 + member as u64));
                 train.iter().for_each(|&row| inside[row as usize] = true);
-                let outside = order.iter().copied().filter(|&row| !inside[row as usize]).take(most);
+                let outside = order.iter().copied().filter(|&row| !inside[row as usize]);
+                let outside = outside.take(settings.train.max_valid_rows);
                 return (train, outside.collect());
             }
             let start = (member * all as usize).div_ceil(members);
             let end = ((member + 1) * all as usize).div_ceil(members);
-            // Of a large fold some rows are enough to validate with; the others are trained on.
+            // Of a large fold some rows are enough; the others are trained on.
             let (before, rest) = order.split_at(start);
-            let (valid, after) = rest.split_at(most.min(end - start));
+            let (valid, after) = rest.split_at(enough.min(end - start));
             ([before, after].concat(), valid.to_vec())
         })
         .collect()
@@ -483,16 +489,21 @@ mod tests {
     /// Rows that a member is trained on and rows that it is validated with are all there are, and none is both.
     #[test]
     fn every_row_is_validated_with_by_one_member_at_most_and_trains_the_others() {
-        for (most, validated) in [(20_000, 103), (7, 28)] {
+        for (rows, most, validated) in [
+            ((80, 23), 20_000, 103),
+            ((80, 23), 7, 28),
+            ((1000, 800), 20_000, 1600),
+            ((7500, 2500), 20_000, 4000),
+        ] {
             let train = TrainSettings { max_valid_rows: most, ..TrainSettings::default() };
             let settings = FitSettings { members: Some(4), train, ..FitSettings::default() };
-            let splits = splits((80, 23), &settings);
+            let (splits, count) = (splits(rows, &settings), (rows.0 + rows.1) as u32);
             assert_eq!(splits.len(), 4);
             let mut held_out = Vec::new();
             for (train, valid) in splits {
                 let mut all = [train, valid.clone()].concat();
                 all.sort_unstable();
-                assert_eq!(all, (0..103).collect::<Vec<u32>>());
+                assert_eq!(all, (0..count).collect::<Vec<u32>>());
                 assert!(valid.len() <= most && !valid.is_empty());
                 held_out.extend(valid);
             }

@@ -44,8 +44,8 @@ pub struct FitSettings {
     /// Whether to learn the distribution of the given columns too, as the first block of a block-triangular map, so
     /// that the joint density of target and given columns is at hand.
     pub joint: bool,
-    /// Members of an ensemble; `None` or 1 for a single map. Every row trains all members but one (k-fold), unless
-    /// [`bootstrap`](Self::bootstrap) is set.
+    /// Members of an ensemble; `None` or 1 for a single map. Each is validated on rows of its own, at
+    /// most one of k folds, and trained on all others, unless [`bootstrap`](Self::bootstrap) is set.
     pub members: Option<usize>,
     /// Whether members are trained on bootstrap samples of the rows, and validated on the rows outside.
     pub bootstrap: bool,
