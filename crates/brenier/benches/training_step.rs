@@ -3,7 +3,10 @@
 //! The configurations carry the names of the PyTorch program they are compared with. GFLOP/s counts the
 //! matrix products of the step alone; the peak is measured in the same run with the same kernel.
 //!
-//! usage: cargo bench --bench training_step [-- CONFIG …] [--threads 2] [--steps N] [--activation-mib 256]
+//! With `--only-steps N` it takes N steps of each configuration, on one thread, and measures nothing: for programs that count instructions
+//! (`tools/instruction_counts.py`).
+//!
+//! usage: cargo bench --bench training_step [-- CONFIG …] [--threads 2] [--steps N] [--activation-mib 256] [--only-steps N]
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
 use std::time::Instant;
@@ -164,8 +167,19 @@ fn gemm_peak(threads: usize) -> f64 {
     pool.broadcast(rate).iter().sum()
 }
 
+/// How many steps are taken.
+#[derive(Clone, Copy)]
+enum Steps {
+    /// As many as fit into some seconds.
+    Enough,
+    /// So many, after a warm-up.
+    Timed(usize),
+    /// So many and nothing else.
+    Only(usize),
+}
+
 /// Sorted seconds of single steps, after a warm-up.
-fn measure<M: Trainable<f32>>(mut map: M, batch: usize, steps: usize, pool: &rayon::ThreadPool) -> Vec<f64> {
+fn measure<M: Trainable<f32>>(mut map: M, batch: usize, steps: Steps, pool: &rayon::ThreadPool) -> Vec<f64> {
     let mut rng = ChaCha8Rng::seed_from_u64(0);
     let mut workspace = map.workspace(batch);
     let (x, y) = map.load(&mut workspace, batch);
@@ -179,6 +193,18 @@ fn measure<M: Trainable<f32>>(mut map: M, batch: usize, steps: usize, pool: &ray
         loss
     };
     let mut times = Vec::new();
+    let steps = match steps {
+        Steps::Only(count) => {
+            pool.install(|| {
+                for _ in 0..count {
+                    std::hint::black_box(step());
+                }
+            });
+            return times;
+        }
+        Steps::Timed(count) => count,
+        Steps::Enough => 0,
+    };
     let mut run = || {
         let warm = Instant::now();
         while warm.elapsed().as_secs_f64() < 0.3 {
@@ -206,7 +232,13 @@ fn main() {
     let option = |name: &str, default: usize| {
         arguments.iter().position(|a| a == name).map_or(default, |i| arguments[i + 1].parse().unwrap())
     };
-    let (threads, steps) = (option("--threads", 2), option("--steps", 0));
+    let steps = match (option("--only-steps", usize::MAX), option("--steps", 0)) {
+        (usize::MAX, 0) => Steps::Enough,
+        (usize::MAX, count) => Steps::Timed(count),
+        (count, _) => Steps::Only(count),
+    };
+    let only = matches!(steps, Steps::Only(_));
+    let threads = if only { 1 } else { option("--threads", 2) };
     let configs = [
         pcp("pcp_concrete", 1, 8, 32, 128, 3),
         pcp("pcp_wide", 1, 8, 32, 512, 3),
@@ -226,7 +258,7 @@ fn main() {
         cpflow("cpflow_swe_full", 100, 64, 512, 5, LogDet::Exact),
     ];
     let named: Vec<&String> = arguments.iter().filter(|a| a.contains('_')).collect();
-    let peak = gemm_peak(threads);
+    let peak = if only { 0.0 } else { gemm_peak(threads) };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
     for config in configs.iter().filter(|c| named.is_empty() || named.iter().any(|n| *n == c.name)) {
         let times = match &config.shape {
@@ -254,6 +286,9 @@ fn main() {
                 measure(map, config.batch, steps, &pool)
             }
         };
+        if only {
+            continue;
+        }
         let median = times[times.len() / 2];
         println!(
             "{{\"config\": \"{}\", \"median_s\": {median:.6}, \"min_s\": {:.6}, \"steps\": {}, \"threads\": {threads}, \
