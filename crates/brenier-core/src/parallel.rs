@@ -93,15 +93,19 @@ const SEARCHES: (u32, u32) = (256, 4096);
 /// Does `work`, a long sequence of short loops, while the other threads of the pool look for its tasks without going to sleep:
 /// to wake a thread takes longer than many a loop.
 ///
-/// Where nothing is to be done for some milliseconds (a file is written), they sleep between their searches.
+/// Where nothing is to be done for some milliseconds (a file is written), they sleep between their searches. Of several such
+/// calls at a time in a process, the first alone keeps threads awake: they would look after each other.
 pub fn keep_awake<R>(work: impl FnOnce() -> R) -> R {
-    let Some(leader) = rayon::current_thread_index().filter(|_| rayon::current_num_threads() > 1) else {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    let leader = rayon::current_thread_index().filter(|_| rayon::current_num_threads() > 1);
+    let Some(leader) = leader.filter(|_| !TAKEN.swap(true, Ordering::AcqRel)) else {
         return work();
     };
+    let _free = AtEnd(&TAKEN, false);
     let finished = AtomicBool::new(false);
     rayon::in_place_scope(|scope| {
         // Set by a panic, too: the scope waits for the other threads.
-        let _end = AtEnd(&finished);
+        let _end = AtEnd(&finished, true);
         let finished = &finished;
         scope.spawn_broadcast(move |_, context| {
             if context.index() != leader && context.index() < AWAKE {
@@ -112,11 +116,12 @@ pub fn keep_awake<R>(work: impl FnOnce() -> R) -> R {
     })
 }
 
-struct AtEnd<'a>(&'a AtomicBool);
+/// Sets a flag to this at its end.
+struct AtEnd<'a>(&'a AtomicBool, bool);
 
 impl Drop for AtEnd<'_> {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
+        self.0.store(self.1, Ordering::Release);
     }
 }
 
@@ -196,4 +201,39 @@ pub fn side_by_side_reporting<J: Sync, R: Send>(
         }
         outcome
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum_of_loops() -> usize {
+        let total = AtomicUsize::new(0);
+        for round in 0..200 {
+            each(0..10_usize, |_, item| {
+                total.fetch_add(round * item, Ordering::Relaxed);
+            });
+        }
+        total.into_inner()
+    }
+
+    /// Also from several threads at a time and one inside the other, and after a panic.
+    #[test]
+    fn threads_that_are_kept_awake_do_the_work_and_are_let_go() {
+        let expected = 199 * 200 / 2 * 45;
+        for threads in [1, 3] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            std::thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| {
+                        assert_eq!(pool.install(|| keep_awake(|| keep_awake(sum_of_loops))), expected)
+                    });
+                }
+            });
+            let panics = || pool.install(|| keep_awake(|| panic!("on purpose")));
+            assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
+            assert_eq!(pool.install(|| keep_awake(sum_of_loops)), expected);
+        }
+        assert_eq!(keep_awake(sum_of_loops), expected);
+    }
 }

@@ -22,7 +22,6 @@ fn methods() -> impl Iterator<Item = Method> {
 fn small(method: Method, width: usize) -> MethodSettings {
     let settings = method.defaults();
     match method {
-        Method::CotFlow => settings.with("feature_width", width).unwrap().with("time_steps", 4).unwrap(),
         Method::Npe => settings.with("hidden_width", 32).unwrap().with("transforms", 3).unwrap(),
         _ => settings.clone().with("feature_width", width).unwrap_or(settings),
     }
@@ -33,13 +32,15 @@ fn settings(method: Method, target: &str, given: &str) -> FitSettings {
         method: small(method, 32),
         target: Some(target.parse().unwrap()),
         given: Some(given.parse().unwrap()),
-        // A flow's step costs ten times as much: fewer of them, at a faster rate.
+        // A flow's step costs ten times as much: fewer of them, at a faster rate that falls sooner.
         train: match method {
             Method::CotFlow => TrainSettings {
                 batch_size: Some(128),
                 learning_rate: Some(0.01),
-                schedule: Some(Schedule::Cosine),
-                epochs: 10,
+                validate_every: 40,
+                patience: Some(4),
+                max_drops: Some(6),
+                epochs: 12,
                 ..Default::default()
             },
             Method::Npe => TrainSettings {
@@ -94,7 +95,8 @@ fn two_moons_are_found_by_both_maps() {
         let mut settings = settings(method, "theta_1,theta_2", "y_1,y_2");
         settings.train.schedule = Some(Schedule::Cosine);
         match method {
-            Method::CotFlow | Method::Npe => {}
+            Method::CotFlow => settings.method = settings.method.with("time_steps", 4).unwrap(),
+            Method::Npe => {}
             _ => settings.method = settings.method.with("feature_width", 64).unwrap(),
         }
         settings.train.epochs = 20;
@@ -160,7 +162,7 @@ fn check_linear_gaussian(posterior: &Posterior, a: [[f64; 2]; 3], noise: f64) {
     for y in [[0.0, 0.0, 0.0], [1.2, -0.4, 0.5], [-1.0, 0.8, -1.3]] {
         let t = [0, 1].map(|j| a.iter().zip(&y).map(|(row, y)| row[j] * y).sum::<f64>() / (noise * noise));
         let mean = [3.0 + 2.0 * (p22 * t[0] - p12 * t[1]) / det, 3.0 + 2.0 * (p11 * t[1] - p12 * t[0]) / det];
-        let count = 12_000;
+        let count = 20_000;
         let draws = posterior.sample(&y, 1, count, 5, &SampleSettings::default()).unwrap();
         let average = [0, 1].map(|j| draws.values.chunks_exact(2).map(|x| x[j]).sum::<f64>() / count as f64);
         let moment = |i: usize, j: usize| {
@@ -173,7 +175,7 @@ fn check_linear_gaussian(posterior: &Posterior, a: [[f64; 2]; 3], noise: f64) {
         }
         for (got, exact) in got.iter().zip(&covariance) {
             let scale = (covariance[0] * covariance[2]).sqrt();
-            assert!((got - exact).abs() < 0.15 * scale, "y = {y:?}: covariance {got} against {exact}");
+            assert!((got - exact).abs() < 0.1 * scale, "y = {y:?}: covariance {got} against {exact}");
         }
         // The mode of a Gaussian is its mean, and its density there is known.
         let mode = &posterior.mode(&y, 1, 0, &ModeSettings::default()).unwrap()[0];
