@@ -204,6 +204,7 @@ pub fn side_by_side_reporting<J: Sync, R: Send>(
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
