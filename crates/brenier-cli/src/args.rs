@@ -596,7 +596,7 @@ pub(crate) struct SettingFlags {
     /// Rows held out for validation at most [default: 20000]
     #[arg(long, value_name = "ROWS", help_heading = "Training")]
     max_valid_rows: Option<usize>,
-    /// Decoupled weight decay [default: 0]
+    /// Decoupled weight decay, against overfitting [default: 0; NPE: 0.1, less for more than 10000 rows]
     #[arg(long, value_name = "DECAY", help_heading = "Training")]
     weight_decay: Option<f64>,
     /// Largest norm of a step's gradient; 0 for no limit [default: none; NPE, flow matching: 5]
@@ -654,7 +654,7 @@ impl SettingFlags {
         set(&mut train.rewind, self.rewind);
         set(&mut train.valid_fraction, self.valid_fraction);
         set(&mut train.max_valid_rows, self.max_valid_rows);
-        set(&mut train.adam.weight_decay, self.weight_decay);
+        fill(&mut train.adam.weight_decay, self.weight_decay);
         train.clip = self.clip.or(train.clip);
         fill(&mut train.weight_average, self.weight_average);
         fill(&mut train.minutes, self.minutes);
@@ -689,6 +689,9 @@ pub(crate) struct SampleArguments {
     /// COT-Flow, flow matching: Runge-Kutta steps from reference to draw [default: the model's evaluation steps]
     #[arg(long, value_name = "N")]
     pub(crate) steps: Option<usize>,
+    /// COT-Flow, flow matching: error that a draw may have in standardised units, as 1e-4; each draw takes as few steps as that needs
+    #[arg(long, value_name = "ERROR", conflicts_with = "steps")]
+    pub(crate) accuracy: Option<f64>,
     /// PCP-Map, CP-Flow: how draws are computed [default: newton]
     #[arg(long, value_parser = one_of::<Solver>(&["newton", "lbfgs"]))]
     pub(crate) solver: Option<Solver>,

@@ -19,7 +19,7 @@ use parts::{Part, train_parts};
 pub use prepared::Prepared;
 use prepared::SplitRows;
 pub use prepared::split;
-use prepared::{Block, marginal_settings, splits};
+use prepared::{Alternative, Block, marginal_settings, splits};
 pub use settings::FitSettings;
 
 use crate::data::{Encoding, Table, discard};
@@ -79,8 +79,8 @@ impl Prepared {
             jitter: self.jitter.clone(),
             ..settings.clone()
         };
-        let reduced = self.reduced.as_ref();
-        let Some(marginal) = &self.marginal else { return self.own.fit(settings, reduced, run) };
+        let other = self.other.as_ref();
+        let Some(marginal) = &self.marginal else { return self.own.fit(settings, other, run) };
         let half = |minutes: Option<f64>| minutes.map(|minutes| 0.5 * minutes);
         let train = TrainSettings { minutes: half(settings.train.minutes), ..settings.train.clone() };
         let settings = FitSettings { train, ..settings.clone() };
@@ -96,7 +96,7 @@ impl Prepared {
         let marginal =
             marginal.fit(&marginal_settings(&settings, &self.own.given_names), None, run.part(journal))?;
         run.tell(block(2, &self.own.target_names))?;
-        let mut fitted = self.own.fit(&settings, reduced, run)?;
+        let mut fitted = self.own.fit(&settings, other, run)?;
         fitted.warnings.splice(0..0, marginal.warnings);
         let ended = |posterior: &Posterior| !posterior.header().training.stop.is_resumable();
         if ended(&marginal.posterior) && ended(&fitted.posterior) {
@@ -120,15 +120,16 @@ struct Trained {
 }
 
 impl Block {
-    /// Fits π(target | given), or the density of the target where nothing is given; trials may prefer the `reduced` given columns.
-    fn fit(&self, settings: &FitSettings, reduced: Option<&Block>, mut run: Run<'_>) -> Result<Fitted> {
+    /// Fits π(target | given), or the density of the target where nothing is given; trials may prefer the `other` view of
+    /// the given columns.
+    fn fit(&self, settings: &FitSettings, other: Option<&Alternative>, mut run: Run<'_>) -> Result<Fitted> {
         let (target, given) = (self.target_names.len(), self.given_names.len());
         let (train_rows, valid_rows) = self.plain_split();
         let problem = Problem { target, given, rows: train_rows.len() };
-        let mut warnings = match reduced {
+        let mut warnings = match other {
             // Trials see to many given columns.
-            Some(_) => Vec::new(),
-            None => warnings::of_sizes(settings, train_rows.len(), valid_rows.len(), given),
+            Some(other) if other.reduce.is_some() => Vec::new(),
+            _ => warnings::of_sizes(settings, train_rows.len(), valid_rows.len(), given),
         };
         warnings.extend(self.warnings.iter().cloned());
         // What is wrong with the table should be known before hours are spent on it.
@@ -137,24 +138,21 @@ impl Block {
         }
         let journal = run.plan().cloned();
         let chosen = match settings.auto {
-            true => self.choose(settings, problem, reduced, run.part(journal))?,
+            true => self.choose(settings, problem, other, run.part(journal))?,
             false => {
                 let rows = splits(self.rows, settings)[0].0.len();
                 let settings = settings.resolved(Problem { rows, ..problem });
-                Chosen { settings, choice: None, maps: None, stopped: false }
+                Chosen { settings, other: false, choice: None, maps: None, stopped: false }
             }
         };
-        let block = match reduced {
-            Some(reduced) if settings.auto && chosen.settings.reduce.is_some() => reduced,
-            _ => self,
-        };
+        let block = other.filter(|_| chosen.other).map_or(self, |other| &other.block);
         block.fit_chosen(chosen, warnings, run)
     }
 
     /// Fits with every choice made.
     fn fit_chosen(
         &self,
-        Chosen { settings, choice, maps, stopped }: Chosen,
+        Chosen { settings, choice, maps, stopped, .. }: Chosen,
         mut warnings: Vec<String>,
         mut run: Run<'_>,
     ) -> Result<Fitted> {

@@ -63,7 +63,7 @@ mod tests {
             ["method.depth = 3\ntrain.epochs = 7", "train.adam.weight_decay = 0.5\nscaling = \"common\""];
         let read = Protocol::new("cp-flow", &parts).settings().unwrap();
         assert_eq!(read.method, Method::CpFlow.defaults().with("depth", 3).unwrap());
-        assert_eq!((read.train.epochs, read.train.adam.weight_decay), (7, 0.5));
+        assert_eq!((read.train.epochs, read.train.adam.weight_decay), (7, Some(0.5)));
         for (method, part, problem) in [
             ("maf", "", "choose from"),
             ("atm", "method.depth = 3", "depth"),

@@ -141,7 +141,7 @@ class Posterior:
         ``y`` is a row of the given columns (an array, a dictionary or a number), or several (a 2-D array, a data frame, a file).
         Each observation has a random stream of its own. Draws that could not be computed are left out with a warning, or are
         NaN where there are several observations; ``strict=True`` makes them an error. Further keyword arguments are
-        those of the method's solver: ``tolerance``, ``solver``, ``precision``, ``steps``, ``residuals``.
+        those of the method's solver: ``tolerance``, ``solver``, ``precision``, ``steps``, ``accuracy``, ``residuals``.
         """
         n, seed = whole(n, "n", 1), whole(seed, "seed")
         text = to_json({**settings, "skip_unsolved": not strict})

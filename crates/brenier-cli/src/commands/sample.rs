@@ -26,6 +26,7 @@ pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
         tolerance: arguments.tolerance,
         precision: arguments.precision,
         steps: arguments.steps,
+        accuracy: arguments.accuracy,
         residuals,
         skip_unsolved: !arguments.strict,
         ..SampleSettings::default()

@@ -4,7 +4,9 @@
 //! Short trials have a budget of steps, not of time, and differ from a plain fit in nothing else but a step size that falls to
 //! zero over it: the same table, settings and seed give the same choice for any number of threads. They are reported in one
 //! line and recorded in the model. Of candidates that the validation rows cannot tell apart the simplest is taken, and one that
-//! was trained to the end only if there is no other: a longer training and an ensemble will still improve those.
+//! was trained to the end only if there is no other: a longer training and an ensemble will still improve those. Where one that
+//! was trained to the end is ahead all the same, there is a final: the best of the others is trained to the end too, twice, and
+//! from the mixture of the two follows what its ensemble would score; and what the leading method offers for a final is trained.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::parts::{Part, train_parts};
-use super::prepared::{Block, SplitRows, splits};
+use super::prepared::{Alternative, Block, SplitRows, splits};
 use super::{FitSettings, Trained, scores};
 use crate::map::method::Problem;
 use crate::map::{Method, MethodSettings};
@@ -31,8 +33,10 @@ const FOLDED_ROWS: usize = 2000;
 /// Validations without improvement before a drop of the learning rate, and the last drop, with so few rows.
 const FEW_ROWS_PATIENCE: u32 = 10;
 const FEW_ROWS_DROPS: u32 = 2;
-/// Part of a time budget that trials may use.
+/// Part of a time budget that trials may use, and a final as much again.
 const TRIAL_SHARE: f64 = 0.2;
+/// Trainings of a final, at most.
+const ENTRANTS: usize = 3;
 /// Members of the ensemble that is made of a candidate whose trial was a short one.
 const MEMBERS: usize = 5;
 
@@ -144,6 +148,20 @@ pub struct Choice {
     pub trials: Vec<Trial>,
     /// The place among them of the one that was chosen.
     pub chosen: usize,
+    /// How the best of the short trials fared against one that was trained to the end and ahead of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<Final>,
+}
+
+/// What an ensemble of a candidate would score.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Final {
+    /// The place of the candidate among the trials.
+    pub trial: usize,
+    /// The mean negative log-likelihood of the validation rows that its ensemble would have, standardised, by two of its members.
+    pub valid_nll: f64,
 }
 
 impl Choice {
@@ -156,6 +174,16 @@ impl Choice {
         let figures: Vec<String> = self.trials.iter().map(figure).collect();
         let chosen = self.trials.get(self.chosen);
         let own = chosen.and_then(|trial| trial.valid_nll);
+        let ensemble = self.last.as_ref().map(|last| {
+            let name = self.trials.get(last.trial).map_or("", |trial| trial.name.as_str());
+            (last, format!("an ensemble of {name} would have {:.3}, by two members", last.valid_nll))
+        });
+        if let Some((last, text)) = &ensemble
+            && let Some(trial) = chosen
+        {
+            let why = if last.trial == self.chosen { "as an ensemble" } else { "by validation NLL" };
+            return format!("{}, {why} after trials: {}; {text}", trial.name, figures.join(", "));
+        }
         let why = match self.trials.iter().filter_map(|trial| trial.valid_nll).any(|nll| Some(nll) < own) {
             true => "the first within a standard error of the best validation NLL",
             false => "by validation NLL",
@@ -166,7 +194,8 @@ impl Choice {
 
     /// Checks what a file said.
     pub(crate) fn is_sound(&self) -> bool {
-        self.chosen < self.trials.len()
+        let of_trial = |place: usize| place < self.trials.len();
+        of_trial(self.chosen) && self.last.as_ref().is_none_or(|last| of_trial(last.trial))
     }
 }
 
@@ -177,6 +206,10 @@ struct Candidate {
     parameters: usize,
     /// None for a trial that is the whole training.
     trial_steps: Option<u64>,
+    /// Whether it is tried only where its method, trained to the end, is ahead.
+    in_final: bool,
+    /// Whether it has the other view of the given columns.
+    other: bool,
 }
 
 impl Candidate {
@@ -187,9 +220,14 @@ impl Candidate {
     }
 }
 
+/// A map of a final, and its losses of the validation rows.
+type Entrant = (Trained, Vec<f64>);
+
 /// A fit with every choice made.
 pub(super) struct Chosen {
     pub(super) settings: FitSettings,
+    /// Whether they are for the other view of the given columns.
+    pub(super) other: bool,
     /// How they were found, where trials have chosen.
     pub(super) choice: Option<Choice>,
     /// The maps of the trials where they are all there will be: they were trained to the end, or the run was stopped.
@@ -214,7 +252,10 @@ fn overlay(base: &mut Value, changes: &Value) {
 fn candidates(settings: &FitSettings, problem: Problem) -> Result<Vec<Candidate>> {
     let mut all = Vec::new();
     for &method in Method::ALL {
-        let offers = method.info().candidates.iter().filter(|offer| problem.rows <= offer.most_rows);
+        let offers = method.info().candidates.iter().filter(|offer| {
+            let (least, most) = offer.rows;
+            (least..=most).contains(&problem.rows)
+        });
         for offer in offers {
             let wrong = |error: serde_json::Error| Error::setting("method", error.to_string());
             let changes: Value = serde_json::from_str(offer.changes).map_err(wrong)?;
@@ -233,7 +274,14 @@ fn candidates(settings: &FitSettings, problem: Problem) -> Result<Vec<Candidate>
             };
             let settings = own.resolved(problem);
             let parameters = settings.method.spec().parameters(problem.target, problem.given)?;
-            all.push(Candidate { name, settings, parameters, trial_steps: offer.trial_steps });
+            all.push(Candidate {
+                name,
+                settings,
+                parameters,
+                trial_steps: offer.trial_steps,
+                in_final: offer.in_final,
+                other: false,
+            });
         }
     }
     all.sort_by_key(Candidate::order);
@@ -269,6 +317,14 @@ fn best(losses: &[Option<Vec<f64>>]) -> Option<usize> {
     known().find(|(_, own)| near(own)).map(|(place, _)| place)
 }
 
+/// The loss of a row under a mixture of so many members, by its losses under two of them: the gain of the mixture of two, in
+/// proportion to 1 − 1/K.
+fn ensemble_loss((one, two): (f64, f64), members: usize) -> f64 {
+    let single = 0.5 * (one + two);
+    let both = one.min(two) - (0.5 + 0.5 * (-(one - two).abs()).exp()).ln();
+    single - 2.0 * (1.0 - 1.0 / members.max(1) as f64) * (single - both)
+}
+
 /// Leaves out the losses of trials that were stopped before their first validation, unless there are no others: weights that
 /// were never validated may score well and still make no model.
 fn prefer_validated(losses: &mut [Option<Vec<f64>>], validated: &[bool]) {
@@ -288,32 +344,36 @@ fn are_members(folds: usize, wanted: Option<usize>, bootstrap: bool) -> bool {
 }
 
 impl Block {
-    /// Tries the candidates. `reduced` has the given columns reduced, as `reduce` in the settings then says.
+    /// Tries the candidates, with the `other` view of the given columns too where there is one.
     pub(super) fn choose(
         &self,
         settings: &FitSettings,
         problem: Problem,
-        reduced: Option<&Block>,
+        other: Option<&Alternative>,
         mut run: Run<'_>,
     ) -> Result<Chosen> {
         let mut candidates = candidates(settings, problem)?;
-        if let Some(reduced) = reduced {
-            let settings = FitSettings { reduce: Some(reduced.data.given), ..settings.clone() };
-            let problem = Problem { given: reduced.data.given, ..problem };
-            candidates.extend(self::candidates(&settings, problem)?.into_iter().map(|candidate| Candidate {
-                name: format!("{}, reduced to {} columns", candidate.name, reduced.data.given),
+        if let Some(other) = other {
+            let problem = Problem { given: other.block.data.given, ..problem };
+            let all = self::candidates(&other.settings(settings), problem)?;
+            candidates.extend(all.into_iter().map(|candidate| Candidate {
+                name: format!("{}, {}", candidate.name, other.name),
+                other: true,
                 ..candidate
             }));
             candidates.sort_by_key(Candidate::order);
         }
-        let block = |candidate: &Candidate| match reduced {
-            Some(reduced) if candidate.settings.reduce.is_some() => reduced,
+        let (finalists, mut candidates): (Vec<_>, Vec<_>) =
+            candidates.into_iter().partition(|own| own.in_final);
+        let block = |candidate: &Candidate| match other {
+            Some(other) if candidate.other => &other.block,
             _ => self,
         };
         let journal = run.plan().cloned();
         let stop = run.token().clone();
         // One validation set of some dozen rows would choose by luck; all rows, fold by fold, take little time if they are few.
-        let folds = (self.data_rows() < FOLDED_ROWS && reduced.is_none()).then_some(FOLDS);
+        let reduces = other.is_some_and(|other| other.reduce.is_some());
+        let folds = (self.data_rows() < FOLDED_ROWS && !reduces).then_some(FOLDS);
         let splits = splits(self.rows, &FitSettings { members: folds, bootstrap: false, ..settings.clone() });
         let in_turn = (candidates.len() * splits.len()).div_ceil(rayon::current_num_threads());
         // The longest trials first, so that no thread is left alone with one of them.
@@ -350,7 +410,7 @@ impl Block {
         }
         let validated = |trained: &Vec<Trained>| trained.iter().all(|trial| trial.outcome.validated);
         prefer_validated(&mut losses, &found.iter().map(validated).collect::<Vec<_>>());
-        let chosen = best(&losses).ok_or_else(|| {
+        let mut chosen = best(&losses).ok_or_else(|| {
             Error::Numerical(
                 "no method reached a finite validation loss in its trial; look for extreme values in the table (a \
                  robust scaling may help)"
@@ -358,9 +418,60 @@ impl Block {
             )
         })?;
         let wanted = settings.members;
+        let (mut last, mut rounds) = (None, 1.0);
+        if candidates[chosen].trial_steps.is_none() && folds.is_none() && !stopped {
+            let ahead = &candidates[chosen];
+            let same = |own: &Candidate| {
+                own.other == ahead.other && own.settings.method.method() == ahead.settings.method.method()
+            };
+            let refined = finalists.into_iter().find(same);
+            let short = candidates.iter().zip(&losses).zip(&found).map(|((own, losses), trained)| {
+                let closed = trained.iter().all(|trial| trial.outcome.stop == Stop::ClosedForm);
+                losses.clone().filter(|_| own.trial_steps.is_some() && !closed)
+            });
+            let contender = best(&short.collect::<Vec<_>>()).filter(|_| wanted != Some(1));
+            let entrants: Vec<(&Candidate, usize)> = refined
+                .iter()
+                .map(|own| (own, 0))
+                .chain(
+                    contender.into_iter().flat_map(|place| [0, 1].map(|member| (&candidates[place], member))),
+                )
+                .collect();
+            rounds += if entrants.is_empty() { 0.0 } else { 1.0 };
+            let ends = Self::finals(&entrants, block, &splits[0], run.part(journal.clone()))?;
+            // A final that was cut short decides nothing.
+            if !stop.is_stopped() {
+                let mut ends = ends.into_iter();
+                let end = refined.as_ref().and_then(|_| ends.next().flatten());
+                if let (Some(place), Some(Some((_, one))), Some(Some((_, two)))) =
+                    (contender, ends.next(), ends.next())
+                {
+                    let members = wanted.unwrap_or(MEMBERS);
+                    let both = one.into_iter().zip(two);
+                    let own: Vec<f64> = both.map(|both| ensemble_loss(both, members)).collect();
+                    let valid_nll = mean(&own);
+                    last = Some(Final { trial: place, valid_nll });
+                    if losses[chosen].as_ref().is_some_and(|others| valid_nll < mean(others)) {
+                        chosen = place;
+                    }
+                }
+                if let (Some(refined), Some((trained, own))) = (refined, end) {
+                    let ahead = last.as_ref().filter(|last| last.trial == chosen).map(|last| last.valid_nll);
+                    let ahead = ahead.or(losses[chosen].as_deref().map(mean));
+                    if ahead.is_some_and(|ahead| mean(&own) < ahead) {
+                        chosen = candidates.len();
+                    }
+                    candidates.push(refined);
+                    losses.push(Some(own));
+                    found.push(vec![trained]);
+                }
+            }
+        }
+        let stopped = stop.is_stopped();
         let mut settings = candidates[chosen].settings.clone();
         let best = found.swap_remove(chosen);
         let whole = candidates[chosen].trial_steps.is_none();
+        let is_other = candidates[chosen].other;
         // Trained to the end on the rows that were asked for, the maps of the trials are the fit.
         let serves = are_members(splits.len(), wanted, settings.bootstrap);
         let ended = best.iter().all(|trial| !trial.outcome.stop.is_resumable());
@@ -368,7 +479,8 @@ impl Block {
         if stopped || is_fit {
             settings.members = folds.or(wanted.filter(|_| is_fit));
         } else {
-            settings.train.minutes = settings.train.minutes.map(|minutes| (1.0 - TRIAL_SHARE) * minutes);
+            let left = 1.0 - TRIAL_SHARE * rounds;
+            settings.train.minutes = settings.train.minutes.map(|minutes| left * minutes);
             if folds.is_some() {
                 // Few rows are overfitted soon, and then there is nothing to wait for.
                 settings.train.patience.get_or_insert(FEW_ROWS_PATIENCE);
@@ -389,9 +501,47 @@ impl Block {
                 valid_nll: losses.map(|losses| Estimate::of(&losses).mean),
             })
             .collect();
-        let choice = Choice { trials, chosen };
+        let choice = Choice { trials, chosen, last };
         run.tell(TrainEvent::Chosen { text: choice.describe() })?;
-        Ok(Chosen { settings, choice: Some(choice), maps: (stopped || is_fit).then_some(best), stopped })
+        Ok(Chosen {
+            settings,
+            other: is_other,
+            choice: Some(choice),
+            maps: (stopped || is_fit).then_some(best),
+            stopped,
+        })
+    }
+
+    /// Trains all `entrants`, each with the number of its member, to the end: their maps and losses of the validation rows; none of
+    /// one that broke down or was stopped before its first validation.
+    fn finals<'a>(
+        entrants: &[(&Candidate, usize)],
+        block: impl Fn(&Candidate) -> &'a Block,
+        split: &SplitRows,
+        mut run: Run<'_>,
+    ) -> Result<Vec<Option<Entrant>>> {
+        let in_turn = entrants.len().div_ceil(rayon::current_num_threads()) as f64;
+        let journal = run.plan().cloned();
+        let part = |(number, &(candidate, member)): (usize, &(&Candidate, usize))| {
+            let mut settings = candidate.settings.clone();
+            settings.train.minutes = settings.train.minutes.map(|minutes| TRIAL_SHARE * minutes / in_turn);
+            let journal = final_journal(journal.as_ref(), number);
+            Part { block: block(candidate), settings, split, member, journal }
+        };
+        let parts: Vec<Part<'_>> = entrants.iter().enumerate().map(part).collect();
+        run.tell(TrainEvent::Trials { of: parts.len() })?;
+        let mut ends: Vec<Option<Entrant>> = parts.iter().map(|_| None).collect();
+        train_parts(&parts, run, |number, trained, _| match trained {
+            Ok(trained) if trained.outcome.validated => {
+                let losses = scores::losses(&*trained.map, &parts[number].block.data, &split.1)?;
+                let finite = losses.iter().all(|loss| loss.is_finite());
+                ends[number] = finite.then_some((trained, losses));
+                Ok(())
+            }
+            Ok(_) | Err(Error::Numerical(_)) => Ok(()),
+            Err(error) => Err(error),
+        })?;
+        Ok(ends)
     }
 
     fn data_rows(&self) -> usize {
@@ -423,11 +573,18 @@ impl Block {
                 crate::data::discard(&journal.path);
             }
         }
+        for journal in (0..ENTRANTS).filter_map(|number| final_journal(Some(journal), number)) {
+            crate::data::discard(&journal.path);
+        }
     }
 }
 
 fn trial_journal(journal: Option<&Journal>, candidate: usize, fold: usize) -> Option<Journal> {
     journal.map(|journal| journal.part(&format!(".trial-{}-{}", candidate + 1, fold + 1)))
+}
+
+fn final_journal(journal: Option<&Journal>, number: usize) -> Option<Journal> {
+    journal.map(|journal| journal.part(&format!(".final-{}", number + 1)))
 }
 
 #[cfg(test)]
@@ -473,8 +630,9 @@ mod tests {
         let problem = Problem { target: 2, given: 3, rows: 10_000 };
         let all = candidates(&FitSettings::default(), problem).unwrap();
         let (whole, short): (Vec<_>, Vec<_>) = all.iter().partition(|own| own.trial_steps.is_none());
-        assert_eq!(whole.iter().map(|own| own.name.as_str()).collect::<Vec<_>>(), ["flow-matching"]);
-        assert_eq!(all.last().unwrap().name, "flow-matching");
+        let names: Vec<_> = whole.iter().map(|own| (own.name.as_str(), own.in_final)).collect();
+        assert_eq!(names, [("flow-matching", false), ("flow-matching (weight decay)", true)]);
+        assert!(all[all.len() - 2..].iter().all(|own| own.trial_steps.is_none()));
         for own in whole {
             assert_eq!(trial_settings(own, 3), own.settings);
         }
@@ -504,6 +662,35 @@ mod tests {
         assert_eq!(best(&[losses(&|row| 0.06 + noisy(1.0)(row)), least.clone()]), Some(1));
         assert_eq!(best(&[None, least.clone(), losses(&|_| 0.0)]), Some(1));
         assert_eq!(best(&[None, None]), None);
+    }
+
+    /// One member has the mean of the losses, two that of their mixture, and five gain more.
+    #[test]
+    fn a_mixture_of_two_tells_what_more_of_them_would_gain() {
+        for (one, two) in [(1.0, 1.0), (0.5, 2.5), (30.0, -3.0)] {
+            let density = |members| ensemble_loss((one, two), members);
+            assert!((density(1) - 0.5 * (one + two)).abs() < 1e-12);
+            let mixture = -(0.5 * (-one).exp() + 0.5 * (-two).exp()).ln();
+            assert!((density(2) - mixture).abs() < 1e-12);
+            assert!(density(5) <= density(2) && density(2) <= density(1));
+        }
+        let trial = |name: &str, valid_nll: f64| Trial {
+            name: name.into(),
+            method: MethodSettings::default(),
+            valid_nll: Some(valid_nll),
+        };
+        let mut choice = Choice {
+            trials: vec![trial("npe", 0.5), trial("flow-matching", 0.25)],
+            chosen: 0,
+            last: Some(Final { trial: 0, valid_nll: 0.125 }),
+        };
+        assert_eq!(
+            choice.describe(),
+            "npe, as an ensemble after trials: npe 0.500, flow-matching 0.250; an ensemble of npe would have 0.125, by two members"
+        );
+        assert!(choice.is_sound());
+        choice.last = Some(Final { trial: 2, valid_nll: 0.125 });
+        assert!(!choice.is_sound());
     }
 
     /// Stopped early, a trial that was never validated is not taken, however well it scores, if another was.

@@ -12,8 +12,8 @@ use crate::parallel::try_each_with;
 use crate::posterior::OutlierScore;
 use crate::train::{Dataset, FreshNoise, TrainSettings};
 use crate::transform::{
-    ColumnSettings, GivenSettings, GivenTransform, KeptNoise, NoiseSettings, PairRows, Reduction, Rows,
-    SupportRule, TargetSettings, TargetTransform, Whiten,
+    ColumnSettings, ExchangeableRule, GivenSettings, GivenTransform, KeptNoise, NoiseSettings, PairRows,
+    Reduction, Rows, SupportRule, TargetSettings, TargetTransform, Whiten,
 };
 use crate::{Error, Result};
 
@@ -33,8 +33,8 @@ const CHUNK: usize = 256;
 /// It holds the rows of the split alone, transformed; the table itself is not needed any more.
 pub struct Prepared {
     pub(super) own: Block,
-    /// The same with many given columns reduced, for trials to choose from.
-    pub(super) reduced: Option<Block>,
+    /// Another view of the given columns, for trials to choose from.
+    pub(super) other: Option<Alternative>,
     /// The given columns alone, where the model is to be a joint one.
     pub(super) marginal: Option<Block>,
     /// The supports, column by column.
@@ -44,6 +44,52 @@ pub struct Prepared {
     pub(super) jitter: NoiseSettings,
     /// The settings that decided all this.
     key: String,
+}
+
+/// The block with its given columns seen in another way.
+pub(super) struct Alternative {
+    pub(super) block: Block,
+    /// What is different, in a few words.
+    pub(super) name: String,
+    /// The settings that make it.
+    pub(super) reduce: Option<usize>,
+    pub(super) exchangeable: Vec<ExchangeableRule>,
+}
+
+impl Alternative {
+    /// Many given columns reduced, or points without order by means, deviations and correlations alone: power sums of a higher
+    /// degree say little where the points are few or Gaussian, and much where they are not.
+    fn of(
+        table: &Table,
+        columns: (&[usize], &[usize]),
+        rows: (&[u32], &[u32]),
+        settings: &FitSettings,
+    ) -> Result<Option<Self>> {
+        let mut other = settings.clone();
+        if tries_reduction(settings, columns.1.len(), rows.0.len()) {
+            other.reduce = Some(REDUCED);
+        } else if settings.auto && settings.exchangeable.iter().any(ExchangeableRule::has_higher_degrees) {
+            let of_free = |rule: &mut ExchangeableRule| _ = rule.degree.get_or_insert(2);
+            other.exchangeable.iter_mut().for_each(of_free);
+        } else {
+            return Ok(None);
+        }
+        let block = Block::new(table, columns, rows.0, rows.1, &other)?;
+        let FitSettings { mut reduce, exchangeable, .. } = other;
+        let name = match &mut reduce {
+            Some(reduce) => {
+                *reduce = block.data.given;
+                format!("reduced to {reduce} columns")
+            }
+            None => "degree 2".to_owned(),
+        };
+        Ok(Some(Self { block, name, reduce, exchangeable }))
+    }
+
+    /// The settings of a fit with it.
+    pub(super) fn settings(&self, settings: &FitSettings) -> FitSettings {
+        FitSettings { reduce: self.reduce, exchangeable: self.exchangeable.clone(), ..settings.clone() }
+    }
 }
 
 /// π(target | given) as a training sees it.
@@ -164,15 +210,9 @@ impl Prepared {
             }
         };
         let own = Block::new(table, (&target, &given), train, valid, settings)?;
-        let reduced = match tries_reduction(settings, given.len(), train.len()) {
-            false => None,
-            true => {
-                let settings = FitSettings { reduce: Some(REDUCED), ..settings.clone() };
-                Some(Block::new(table, (&target, &given), train, valid, &settings)?)
-            }
-        };
+        let other = Alternative::of(table, (&target, &given), (train, valid), settings)?;
         let FitSettings { support, noise, jitter, .. } = settings.clone();
-        Ok(Self { own, reduced, marginal, support, noise, jitter, key })
+        Ok(Self { own, other, marginal, support, noise, jitter, key })
     }
 
     /// What a user should know about the table.

@@ -46,10 +46,12 @@ pub struct Candidate {
     pub name: &'static str,
     /// Settings that differ from the defaults, as a JSON object with the tables `method` and `train`.
     pub changes: &'static str,
-    /// Rows to train on up to which it is worth a trial.
-    pub most_rows: usize,
+    /// Numbers of rows to train on for which it is worth a trial: from the first to the second.
+    pub rows: (usize, usize),
     /// Steps of its trial; none where the trial is the whole training, whose map then needs no other.
     pub trial_steps: Option<u64>,
+    /// Whether it is tried only where its method, trained to the end in another trial, is ahead of all others.
+    pub in_final: bool,
 }
 
 /// Steps of a trial where nothing else is said.
@@ -61,12 +63,12 @@ impl Candidate {
 
     /// Worth a trial whatever the rows.
     pub const fn always(name: &'static str, changes: &'static str) -> Self {
-        Self { name, changes, most_rows: usize::MAX, trial_steps: Some(TRIAL_STEPS) }
+        Self { name, changes, rows: (0, usize::MAX), trial_steps: Some(TRIAL_STEPS), in_final: false }
     }
 
-    /// Worth a trial where rows are few.
-    pub const fn for_few_rows(name: &'static str, changes: &'static str) -> Self {
-        Self { name, changes, most_rows: 5000, trial_steps: Some(TRIAL_STEPS) }
+    /// The same, worth a trial for so many rows to train on.
+    pub const fn for_rows(self, least: usize, most: usize) -> Self {
+        Self { rows: (least, most), ..self }
     }
 
     /// The same with a trial of so many steps.
@@ -78,6 +80,11 @@ impl Candidate {
     /// whose short trials say little about it.
     pub const fn tried_wholly(self) -> Self {
         Self { trial_steps: None, ..self }
+    }
+
+    /// The same, tried only where its method, trained to the end in another trial, is ahead of all others.
+    pub const fn in_final(self) -> Self {
+        Self { in_final: true, ..self }
     }
 }
 

@@ -23,6 +23,9 @@ pub struct SampleSettings {
     pub precision: Option<Precision>,
     /// Steps of an integration from the reference to the data; `None` takes the model's evaluation steps.
     pub steps: Option<usize>,
+    /// Error of an integration that a draw may have, in standardised units: each takes as few steps as that needs, instead of a
+    /// fixed number of [`steps`](Self::steps).
+    pub accuracy: Option<f64>,
     /// Whether residuals are computed where they do not come for free.
     pub residuals: bool,
     /// Leave out the draws that could not be computed, and count them, instead of ending in an error.
@@ -49,6 +52,7 @@ impl SampleSettings {
             ("max_iterations", self.max_iterations.is_some()),
             ("precision", self.precision.is_some()),
             ("steps", self.steps.is_some()),
+            ("accuracy", self.accuracy.is_some()),
         ];
         match set.iter().find(|(name, set)| *set && !known.contains(name)) {
             Some((name, _)) => {

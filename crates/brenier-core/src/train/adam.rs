@@ -16,13 +16,13 @@ pub struct AdamSettings {
     pub beta2: f64,
     /// ε, added to the root of the squared gradient.
     pub epsilon: f64,
-    /// Decoupled weight decay λ: weights shrink by η·λ a step; biases and γ do not.
-    pub weight_decay: f64,
+    /// Decoupled weight decay λ: weights shrink by η·λ a step; biases and γ do not. `None` leaves it to the method.
+    pub weight_decay: Option<f64>,
 }
 
 impl Default for AdamSettings {
     fn default() -> Self {
-        Self { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 }
+        Self { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: None }
     }
 }
 
@@ -127,7 +127,7 @@ impl<T: Real, M: Trainable<T>> Walk<'_, T, M> {
                 // Scaling a block's parameters by `rate` scales its gradient, and so ε, the other way.
                 epsilon: T::from_f64(self.settings.epsilon * self.correction / block.rate),
                 keep: T::from_f64(if block.decays {
-                    1.0 - self.rate * self.settings.weight_decay
+                    1.0 - self.rate * self.settings.weight_decay.unwrap_or(0.0)
                 } else {
                     1.0
                 }),

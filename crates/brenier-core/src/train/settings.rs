@@ -164,7 +164,7 @@ impl TrainSettings {
         from("beta1", self.adam.beta1, 0.0, 1.0)?;
         from("beta2", self.adam.beta2, 0.0, 1.0)?;
         above("epsilon", self.adam.epsilon, 0.0, 1.0)?;
-        from("weight_decay", self.adam.weight_decay, 0.0, 1e3)?;
+        from("weight_decay", self.adam.weight_decay.unwrap_or(0.0), 0.0, 1e3)?;
         if let Some(minutes) = self.minutes {
             above("minutes", minutes, 0.0, 1e6)?;
         }

@@ -78,6 +78,11 @@ impl ExchangeableRule {
         Ok(places)
     }
 
+    /// Whether power sums of a degree above 2 are seen without being asked for.
+    pub(crate) fn has_higher_degrees(&self) -> bool {
+        self.degree.is_none() && self.points > 2
+    }
+
     /// The same with every column by its name.
     pub(crate) fn named(&self, names: &[String]) -> Result<Self> {
         let columns =

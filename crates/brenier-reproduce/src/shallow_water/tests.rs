@@ -87,7 +87,7 @@ fn recipes_have_these_settings() {
             learning_rate: Some(1e-3),
             schedule: Some(Schedule::Cosine),
             epochs,
-            adam: AdamSettings { weight_decay: 1.0, ..AdamSettings::default() },
+            adam: AdamSettings { weight_decay: Some(1.0), ..AdamSettings::default() },
             ..TrainSettings::default()
         })
     };

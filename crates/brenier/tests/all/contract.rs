@@ -9,7 +9,7 @@ use brenier::map::matching::{FlowMatching, MatchingMap, MatchingSettings, Matchi
 use brenier::map::npe::{FlowKind, FlowPosterior, NpeMap, NpeShape};
 use brenier::map::pcp::{
     Convexity, Front, Initialisation, InverseSettings, OutputActivation, PcpInverter, PcpMap, PcpShape,
-    Solver,
+    Precision, Solver,
 };
 use brenier::map::{ConditionalMap, Constraint, SampleSettings, Trainable, TransportMap};
 use rand::{RngExt, SeedableRng};
@@ -485,6 +485,43 @@ fn draws_return_to_the_points_they_came_from_for_either_method() {
         let worst = back.iter().zip(&x).fold(0.0_f64, |worst, (back, x)| worst.max((back - x).abs()));
         // A flow's draws are in single precision, a PCP-Map's are certified.
         assert!(worst <= 2e-5, "{}: {worst:e}", subject.label());
+    }
+}
+
+/// Draws of a given accuracy are as near to those of very many steps as was asked for, take more steps for more of it, and do not
+/// depend on the draws beside them.
+#[test]
+fn draws_of_flows_are_as_accurate_as_asked_for() {
+    let maps: Vec<Arc<dyn TransportMap>> =
+        flows(130).iter().map(Single::both).chain(matched_flows(131).iter().map(Single::both)).collect();
+    for (case, map) in maps.iter().enumerate() {
+        let mut rng = ChaCha8Rng::seed_from_u64(900 + case as u64);
+        let (n, m, rows) = (map.target_dim(), map.given_dim(), 90);
+        let (z, y) = (normals(&mut rng, rows * n), normals(&mut rng, 3 * m));
+        let observation: Vec<u32> = (0..rows as u32).map(|row| row % 3).collect();
+        let double = Some(Precision::Double);
+        let exact = SampleSettings { steps: Some(512), precision: double, ..Default::default() };
+        let (exact, _) = map.draw(&z, &y, &observation, &exact).unwrap();
+        let mut before = 0;
+        for accuracy in [1e-2, 1e-4, 1e-7] {
+            let settings = SampleSettings { accuracy: Some(accuracy), ..Default::default() };
+            let (x, how) = map.draw(&z, &y, &observation, &settings).unwrap();
+            let worst = x.iter().zip(&exact).fold(0.0_f64, |worst, (x, exact)| worst.max((x - exact).abs()));
+            assert!(worst <= accuracy, "case {case}: {worst:e} for {accuracy:e}");
+            let steps: u32 = how.iterations.iter().sum();
+            assert!(steps >= before && how.unsolved.is_empty(), "case {case}: {steps} after {before}");
+            before = steps;
+            let (alone, _) = map.draw(&z[7 * n..8 * n], &y, &observation[7..8], &settings).unwrap();
+            assert_eq!(alone, x[7 * n..8 * n], "case {case}, {accuracy:e}");
+        }
+        let hopeless = SampleSettings { accuracy: Some(1e-18), ..Default::default() };
+        let error = map.draw(&z, &y, &observation, &hopeless).unwrap_err().to_string();
+        assert!(error.contains("1024 steps are not enough") && error.contains("draw"), "{error}");
+        let skipped = SampleSettings { skip_unsolved: true, ..hopeless };
+        let (x, how) = map.draw(&z, &y, &observation, &skipped).unwrap();
+        assert!(!how.unsolved.is_empty() && x.len() == z.len());
+        let both = SampleSettings { steps: Some(4), ..hopeless };
+        assert!(map.draw(&z, &y, &observation, &both).unwrap_err().to_string().contains("accuracy"));
     }
 }
 

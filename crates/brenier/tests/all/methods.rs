@@ -250,6 +250,7 @@ fn settings_of_draws_mean_something_or_are_refused(name: &str, map: &dyn Transpo
     let default = SampleSettings::default();
     let fields = [
         ("steps", SampleSettings { steps: Some(8), ..default }),
+        ("accuracy", SampleSettings { accuracy: Some(1e-2), ..default }),
         ("tolerance", SampleSettings { tolerance: Some(1e-4), ..default }),
         ("solver", SampleSettings { solver: Some(Solver::Lbfgs), ..default }),
         ("max_iterations", SampleSettings { max_iterations: Some(400), ..default }),
@@ -271,6 +272,7 @@ fn settings_of_draws_mean_something_or_are_refused(name: &str, map: &dyn Transpo
         }
     }
     assert_eq!(taken.contains(&"steps"), map.takes_steps(), "{name}");
+    assert_eq!(taken.contains(&"accuracy"), map.takes_steps(), "{name}");
     assert_eq!(taken.contains(&"tolerance"), map.tolerance(&default).is_some(), "{name}");
     // Settings of an iterative solver come together, and with a tolerance to solve to; a precision is also one of steps.
     let solver = ["solver", "max_iterations"].map(|field| taken.contains(&field));

@@ -144,7 +144,13 @@ impl ListedMethod for FlowMatchingSettings {
              batch_size = [128, 256, 512]\n\
              learning_rate = [0.004, 0.002, 0.001]\n",
         )],
-        candidates: &[Candidate::PLAIN.tried_wholly()],
+        candidates: &[
+            Candidate::PLAIN.tried_wholly(),
+            // Less overfitting, and less sharpness: see docs/results/sbibm.md.
+            Candidate::always("weight decay", r#"{"train": {"adam": {"weight_decay": 0.1}}}"#)
+                .tried_wholly()
+                .in_final(),
+        ],
         published_pilots: None,
         check_draws: 200,
         size: SizeAdvice::NETWORK,

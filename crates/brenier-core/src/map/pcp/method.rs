@@ -183,10 +183,11 @@ impl ListedMethod for PcpSettings {
         candidates: &[
             Candidate::PLAIN,
             Candidate::always("affine front", r#"{"method": {"front": "affine"}}"#),
-            Candidate::for_few_rows(
+            Candidate::always(
                 "narrow, weight decay",
                 r#"{"method": {"feature_width": 32}, "train": {"adam": {"weight_decay": 1}}}"#,
-            ),
+            )
+            .for_rows(0, 5000),
         ],
         published_pilots: Some(100),
         check_draws: 1000,
