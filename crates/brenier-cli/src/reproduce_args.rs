@@ -202,6 +202,9 @@ pub(crate) struct SbibmArguments {
     /// Methods; auto tries several and fits the best, as an ensemble where that pays [default: the default method]
     #[arg(long, value_name = "METHOD,…", value_delimiter = ',', value_parser = method_choice())]
     method: Vec<MethodChoice>,
+    /// Tell the fits that the points in an observation have no order (slcp)
+    #[arg(long)]
+    exchangeable: bool,
     /// Training tables and fits for each task, size and method
     #[arg(long, value_name = "K", default_value_t = 1)]
     seeds: u64,
@@ -230,6 +233,7 @@ impl SbibmArguments {
             tasks: or(&self.task, defaults.tasks),
             simulations: self.simulations.clone(),
             methods: if self.method.is_empty() { defaults.methods } else { self.method.clone() },
+            exchangeable: self.exchangeable,
             seeds: self.seeds,
             seed: self.seed,
             observations: self.observations,

@@ -68,7 +68,13 @@ struct Source {
 
 impl Source {
     fn cell(&self, rows: u64, seed: u64) -> SbibmCell {
-        SbibmCell { task: self.name.clone(), simulations: rows, method: MethodChoice::default(), seed }
+        SbibmCell {
+            task: self.name.clone(),
+            simulations: rows,
+            method: MethodChoice::default(),
+            exchangeable: false,
+            seed,
+        }
     }
 
     fn table(&self, rows: u64, seed: u64) -> Result<Table> {

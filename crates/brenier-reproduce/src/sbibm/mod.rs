@@ -22,7 +22,7 @@ use crate::map::SampleSettings;
 use crate::simulate::tasks::{TASKS, Task, task};
 use crate::simulate::{Attempt, Outcome, SimulateSettings, Streams, run};
 use crate::statistics::Estimate;
-use crate::transform::{ColumnSettings, Support, SupportRule};
+use crate::transform::{ColumnSettings, ExchangeableRule, Support, SupportRule};
 use crate::{Error, FitSettings, MethodChoice, Posterior, Result, Run, baseline};
 
 /// Seeds of the test table and of reference draws, far from those of training tables.
@@ -43,6 +43,8 @@ pub struct SbibmSettings {
     pub simulations: Vec<u64>,
     /// Methods, each with its default settings, or the choice among them by trials.
     pub methods: Vec<MethodChoice>,
+    /// Whether fits are told which outputs are points in no particular order, where a task has such.
+    pub exchangeable: bool,
     /// Training tables and fits for each task, size and method.
     pub seeds: u64,
     /// The first of these seeds, and the seed of test table, observations and reference draws.
@@ -65,6 +67,7 @@ impl Default for SbibmSettings {
             tasks: TASKS.map(str::to_owned).to_vec(),
             simulations: PUBLISHED_SIMULATIONS.to_vec(),
             methods: vec![MethodChoice::default()],
+            exchangeable: false,
             seeds: 1,
             seed: 0,
             observations: 10,
@@ -85,14 +88,18 @@ pub struct SbibmCell {
     pub simulations: u64,
     /// The method.
     pub method: MethodChoice,
+    /// Whether the fit is told that points in the outputs have no particular order.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exchangeable: bool,
     /// Seed of training table and fit.
     pub seed: u64,
 }
 
 impl SbibmCell {
-    /// A name for files, as in `two-moons-1000-pcp-map-0`.
+    /// A name for files, as in `two-moons-1000-pcp-map-0` or `slcp-1000-npe-exchangeable-0`.
     pub fn name(&self) -> String {
-        format!("{}-{}-{}-{}", self.task, self.simulations, self.method.name(), self.seed)
+        let told = if self.exchangeable { "-exchangeable" } else { "" };
+        format!("{}-{}-{}{told}-{}", self.task, self.simulations, self.method.name(), self.seed)
     }
 }
 
@@ -114,12 +121,23 @@ impl SbibmSettings {
         }
         let mut cells = Vec::new();
         for name in &self.tasks {
-            known(name)?;
+            let task = known(name)?;
+            if self.exchangeable && task.exchangeable_points().is_none() {
+                let problem =
+                    format!("the outputs of {name} are no points in arbitrary order; slcp has such");
+                return Err(Error::setting("exchangeable", problem));
+            }
             for &simulations in &self.simulations {
                 for &method in &self.methods {
                     for seed in 0..self.seeds {
                         let seed = self.seed.wrapping_add(seed);
-                        cells.push(SbibmCell { task: name.clone(), simulations, method, seed });
+                        cells.push(SbibmCell {
+                            task: name.clone(),
+                            simulations,
+                            method,
+                            exchangeable: self.exchangeable,
+                            seed,
+                        });
                     }
                 }
             }
@@ -217,9 +235,15 @@ pub fn fit_settings(cell: &SbibmCell) -> Result<FitSettings> {
     let support = |(name, support): (&String, Support)| {
         SupportRule::from(ColumnSettings { name: name.clone(), support })
     };
+    let given = task.output_names().join(",").parse::<Selection>()?;
+    let told = task.exchangeable_points().filter(|_| cell.exchangeable);
     Ok(FitSettings {
+        exchangeable: told
+            .map(|points| ExchangeableRule { columns: given.clone(), points, degree: None })
+            .into_iter()
+            .collect(),
         target: Some(prior.names().join(",").parse::<Selection>()?),
-        given: Some(task.output_names().join(",").parse::<Selection>()?),
+        given: Some(given),
         support: prior
             .names()
             .iter()
@@ -365,6 +389,7 @@ mod tests {
         assert_eq!(cells[1].name(), "gaussian-linear-1000-pcp-map-6");
         for (settings, says) in [
             (SbibmSettings { tasks: vec!["slpc".into()], ..small() }, "choose from gaussian-linear"),
+            (SbibmSettings { exchangeable: true, ..small() }, "gaussian-mixture are no points"),
             (SbibmSettings { draws: 10, ..small() }, "draws: must be at least 100"),
             (SbibmSettings { test_rows: 10, ..small() }, "test_rows: must be at least 50"),
             (SbibmSettings { simulations: vec![3], ..small() }, "simulations: must be at least 20"),
@@ -387,10 +412,11 @@ mod tests {
     }
 
     #[test]
-    fn bounded_parameters_are_learned_with_their_support() {
+    fn fits_know_the_prior_s_bounds_and_points_without_order() {
         let of = |task: &str| {
-            let cell =
-                SbibmCell { task: task.into(), simulations: 100, method: Method::PcpMap.into(), seed: 1 };
+            let exchangeable = task == "slcp";
+            let method = Method::PcpMap.into();
+            let cell = SbibmCell { task: task.into(), simulations: 100, method, exchangeable, seed: 1 };
             fit_settings(&cell).unwrap()
         };
         assert_eq!(
@@ -398,7 +424,8 @@ mod tests {
             ["beta=log", "gamma=log"]
         );
         assert!(of("two-moons").support[1].to_string().contains("interval(-1,1)"));
-        assert!(of("bernoulli-glm").support.is_empty());
+        assert!(of("bernoulli-glm").support.is_empty() && of("sir").exchangeable.is_empty());
+        assert_eq!(of("slcp").exchangeable[0].points, 4);
     }
 
     #[test]

@@ -36,8 +36,9 @@ pub struct SbibmTable {
 }
 
 /// Task, simulations, method and seed, in the order of the table.
-fn place(cell: &SbibmCell) -> (Option<usize>, u64, MethodChoice, u64) {
-    (TASKS.iter().position(|task| *task == cell.task), cell.simulations, cell.method, cell.seed)
+fn place(cell: &SbibmCell) -> (Option<usize>, u64, MethodChoice, bool, u64) {
+    let task = TASKS.iter().position(|task| *task == cell.task);
+    (task, cell.simulations, cell.method, cell.exchangeable, cell.seed)
 }
 
 impl SbibmTable {
@@ -66,8 +67,8 @@ impl SbibmTable {
         let header = own.into_iter().map(str::to_owned).chain(titles).chain(["best".to_owned()]);
         let mut table = ResultTable::new(header).aligned("lrlrrrrrrrrrr");
         let same = |a: &SbibmResult, b: &SbibmResult| {
-            (&a.cell.task, a.cell.simulations, a.cell.method)
-                == (&b.cell.task, b.cell.simulations, b.cell.method)
+            let of = |cell: &SbibmCell| (cell.simulations, cell.method, cell.exchangeable);
+            a.cell.task == b.cell.task && of(&a.cell) == of(&b.cell)
         };
         for group in self.results.chunk_by(same) {
             let cell = &group[0].cell;
@@ -82,7 +83,7 @@ impl SbibmTable {
             let others =
                 published.map(|(method, _)| figure(row.and_then(|row| row.at(method, cell.simulations))));
             let figures = [
-                cell.task.clone(),
+                if cell.exchangeable { format!("{}, exchangeable", cell.task) } else { cell.task.clone() },
                 cell.simulations.to_string(),
                 cell.method.title().to_owned(),
                 over(|result| result.nll.0).text(3),
@@ -108,7 +109,8 @@ mod tests {
     use super::*;
 
     fn result(task: &str, simulations: u64, seed: u64, c2st: f64) -> SbibmResult {
-        let cell = SbibmCell { task: task.into(), simulations, method: MethodChoice::default(), seed };
+        let method = MethodChoice::default();
+        let cell = SbibmCell { task: task.into(), simulations, method, exchangeable: false, seed };
         SbibmResult {
             cell,
             nll: (-1.5, 0.01),

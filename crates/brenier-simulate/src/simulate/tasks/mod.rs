@@ -54,6 +54,11 @@ pub trait Task: Simulator {
     /// `count` draws from the posterior at `y`, row by row. The work is spread over the threads of the current rayon pool;
     /// one seed gives the same draws on any number of them.
     fn posterior_draws(&self, y: &[f64], count: usize, seed: u64) -> Result<Vec<f64>>;
+
+    /// The number of points in the outputs, point by point, where their order says nothing about θ.
+    fn exchangeable_points(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// Names of the tasks, all of them [built-in models](super::SIMULATORS).

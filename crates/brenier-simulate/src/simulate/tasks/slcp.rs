@@ -153,6 +153,10 @@ impl Task for Slcp {
         log_density(theta, y, RIDGE)
     }
 
+    fn exchangeable_points(&self) -> Option<usize> {
+        Some(POINTS)
+    }
+
     fn posterior_draws(&self, y: &[f64], count: usize, seed: u64) -> Result<Vec<f64>> {
         let points = Points::of(y);
         let size = Population::<Self>::size_for(count);
