@@ -33,7 +33,7 @@ Examples:
   brenier reproduce sbibm --task slcp,sir --simulations 1000,10000 --seeds 3 \\
       --out sbibm --resume
 
-OUT holds results.md, results.html, results.json, models and reference draws. --resume repeats nothing that was finished; tasks, \
+OUT holds results.md, results.html, results.json, models, observations and reference draws. --resume repeats nothing that was finished; tasks, \
 sizes, methods and the number of seeds may be others then.";
 
 pub(crate) const UCI_HELP: &str = "\
@@ -204,7 +204,7 @@ pub(crate) struct SbibmArguments {
     method: Vec<MethodChoice>,
     /// Tell the fits that the points in an observation have no order (slcp)
     #[arg(long)]
-    exchangeable: bool,
+    exchangeable_points: bool,
     /// Training tables and fits for each task, size and method
     #[arg(long, value_name = "K", default_value_t = 1)]
     seeds: u64,
@@ -233,7 +233,7 @@ impl SbibmArguments {
             tasks: or(&self.task, defaults.tasks),
             simulations: self.simulations.clone(),
             methods: if self.method.is_empty() { defaults.methods } else { self.method.clone() },
-            exchangeable: self.exchangeable,
+            exchangeable: self.exchangeable_points,
             seeds: self.seeds,
             seed: self.seed,
             observations: self.observations,

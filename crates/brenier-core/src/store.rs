@@ -16,6 +16,8 @@
 //! parsing), except NaN and infinities, which JSON cannot hold: they are written as `null` and read back only
 //! into an `Option`. Tensors hold any float.
 
+mod checkpoint;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::fs::{self, File};
@@ -25,6 +27,8 @@ use std::path::Path;
 use serde::de::{self, DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use sha2::{Digest, Sha256};
+
+pub use checkpoint::{read_checkpoint, write_checkpoint};
 
 use crate::data::write_bytes;
 use crate::{Error, Result};

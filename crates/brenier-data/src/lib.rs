@@ -42,6 +42,7 @@ mod flat;
 mod format;
 #[cfg(feature = "files")]
 mod lines;
+mod log;
 #[cfg(feature = "files")]
 mod memory;
 mod mt19937;
@@ -72,6 +73,7 @@ pub use error::{Error, Result};
 pub use fetch::{FetchEvent, FetchSettings, Fetched, fetch_uci};
 #[cfg(feature = "files")]
 pub use format::{ColumnChoice, Decimal, Format, Missing, Output, ReadOptions, read, read_categories, write};
+pub use log::{Log, LogFormat, LogReader};
 #[cfg(feature = "files")]
 pub use memory::{Content, take_categories};
 #[cfg(feature = "files")]

@@ -146,7 +146,7 @@ impl Joined {
 impl News {
     fn read(&mut self) -> Result<()> {
         for entry in self.journals.read()? {
-            self.finished.extend(entry.job());
+            self.finished.insert(entry.job());
             self.pending.push(entry);
         }
         Ok(())

@@ -1,29 +1,49 @@
-//! The journals of a search: one JSON object per line, written in one piece and flushed to disk.
+//! The journals of a search: [logs](crate::data::Log) with one JSON object per line, flushed to disk.
 //!
 //! A search by one process has `journal.jsonl`; every process of a joined search has one of its own beside it.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::join::host;
 use super::{Final, Pilot};
+use crate::data::{Log, LogFormat, LogReader};
 use crate::{Error, Result};
 
-/// A line.
+/// A line after the first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "kebab-case")]
 pub(super) enum Entry {
-    /// The first line: what the search depends on.
-    Search {
-        /// SHA-256 of settings, space, table and split.
-        identity: String,
-    },
     Pilot(Pilot),
     Final(Final),
+}
+
+/// One JSON object per line.
+#[derive(Clone, Copy, Debug)]
+struct Lines;
+
+impl LogFormat for Lines {
+    type Record = Entry;
+
+    fn kind(&self) -> &str {
+        "journal of a search"
+    }
+
+    fn to_bytes(&self, entry: &Entry) -> Vec<u8> {
+        let mut line = serde_json::to_vec(entry).expect("entries are plain data");
+        line.push(b'\n');
+        line
+    }
+
+    fn parse(&self, bytes: &[u8]) -> Result<Option<(Entry, usize)>, String> {
+        let Some(end) = bytes.iter().position(|&byte| byte == b'\n') else { return Ok(None) };
+        let entry = serde_json::from_slice(&bytes[..end]).map_err(|error| error.to_string())?;
+        Ok(Some((entry, end + 1)))
+    }
 }
 
 /// A training of a search.
@@ -45,18 +65,16 @@ impl Job {
 
 impl Entry {
     /// The training that ended.
-    pub(super) fn job(&self) -> Option<Job> {
+    pub(super) fn job(&self) -> Job {
         match self {
-            Self::Search { .. } => None,
-            Self::Pilot(pilot) => Some(Job::Pilot { trial: pilot.trial, rung: pilot.rung }),
-            Self::Final(training) => Some(Job::Final { trial: training.trial, repeat: training.repeat }),
+            Self::Pilot(pilot) => Job::Pilot { trial: pilot.trial, rung: pilot.rung },
+            Self::Final(training) => Job::Final { trial: training.trial, repeat: training.repeat },
         }
     }
 }
 
 pub(super) struct Journal {
-    path: PathBuf,
-    file: File,
+    log: Log<Lines>,
     others: Others,
 }
 
@@ -68,43 +86,25 @@ impl Journal {
             folder: folder.to_owned(),
             own: None,
             identity: identity.to_owned(),
-            read: BTreeMap::new(),
+            journals: BTreeMap::new(),
         };
         let entries = others.read()?;
-        let single = folder.join("journal.jsonl");
-        let (path, opened) = if joined {
+        let log = if joined {
             let unused =
-                || (0..).map(|number| format!("journal-{}-{}-{number}.jsonl", host(), std::process::id()));
-            unused()
-                .map(|name| folder.join(name))
-                .map(|path| (path.clone(), OpenOptions::new().create_new(true).append(true).open(path)))
-                .find(|(_, opened)| {
-                    opened.as_ref().err().map(std::io::Error::kind) != Some(ErrorKind::AlreadyExists)
-                })
-                .expect("some number is free")
+                (0..).map(|number| format!("journal-{}-{}-{number}.jsonl", host(), std::process::id()));
+            let mut made = unused.map(|name| Log::create(Lines, folder.join(name), identity));
+            made.find_map(Result::transpose).expect("some number is free")?
         } else {
-            let opened = OpenOptions::new().create(true).append(true).open(&single);
-            (single, opened)
+            // What it holds has been read with the others.
+            Log::open(Lines, folder.join(SINGLE), identity, true)?.0
         };
-        let failed = |source| Error::io(&path, "write the journal", source);
-        let file = opened.map_err(failed)?;
-        let whole = others.read.get(&path).copied().unwrap_or(0);
-        file.set_len(whole).map_err(failed)?;
-        others.own = Some(path.clone());
-        let mut journal = Self { path, file, others };
-        if whole == 0 {
-            journal.append(&Entry::Search { identity: identity.to_owned() })?;
-        }
-        Ok((journal, entries))
+        others.own = Some(log.path().to_owned());
+        Ok((Self { log, others }, entries))
     }
 
     pub(super) fn append(&mut self, entry: &Entry) -> Result<()> {
-        let mut line = serde_json::to_vec(entry).expect("entries are plain data");
-        line.push(b'\n');
-        self.file
-            .write_all(&line)
-            .and_then(|()| self.file.sync_data())
-            .map_err(|source| Error::io(&self.path, "write the journal", source))
+        self.log.append(entry)?;
+        self.log.sync()
     }
 
     /// The journals of other processes, from where they were when this one was opened.
@@ -119,66 +119,37 @@ pub(super) struct Others {
     folder: PathBuf,
     own: Option<PathBuf>,
     identity: String,
-    read: BTreeMap<PathBuf, u64>,
+    journals: BTreeMap<PathBuf, LogReader<Lines>>,
 }
 
 impl Others {
     /// What has been added to them, journal by journal.
     pub(super) fn read(&mut self) -> Result<Vec<Entry>> {
-        let mut paths: Vec<PathBuf> = match fs::read_dir(&self.folder) {
-            Ok(found) => {
-                found.filter_map(|file| Some(file.ok()?.path())).filter(|path| is_journal(path)).collect()
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        let found = match fs::read_dir(&self.folder) {
+            Ok(found) => found,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             Err(source) => return Err(Error::io(&self.folder, "read the folder", source)),
         };
-        paths.retain(|path| self.own.as_ref() != Some(path));
-        paths.sort();
+        for path in found.filter_map(|file| Some(file.ok()?.path())).filter(|path| is_journal(path)) {
+            let reader = || LogReader::new(Lines, &path, &self.identity);
+            self.journals.entry(path.clone()).or_insert_with(reader);
+        }
         let mut entries = Vec::new();
-        for path in paths {
-            let from = self.read.get(&path).copied().unwrap_or(0);
-            let new =
-                new_lines(&path, from).map_err(|source| Error::io(&path, "read the journal", source))?;
-            for (number, line) in
-                new.split(|&byte| byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty())
-            {
-                let entry = serde_json::from_slice(line).map_err(|error| {
-                    let place = if from == 0 { format!("line {}", number + 1) } else { "a line".to_owned() };
-                    Error::table(&path, format!("{place} of the journal is damaged: {error}"))
-                })?;
-                match (&entry, from == 0 && number == 0) {
-                    (Entry::Search { identity }, true) if *identity == self.identity => {}
-                    (_, true) => {
-                        return Err(Error::table(
-                            &path,
-                            "is the journal of a search with other settings or other data; repeat the original command, or \
-                             leave out `resume`",
-                        ));
-                    }
-                    _ => entries.push(entry),
-                }
+        for (path, journal) in &mut self.journals {
+            if self.own.as_ref() != Some(path) {
+                entries.extend(journal.news()?);
             }
-            self.read.insert(path, from + new.len() as u64);
         }
         Ok(entries)
     }
 }
 
-/// The whole lines of a file from a byte on.
-fn new_lines(path: &Path, from: u64) -> std::io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
-    file.seek(SeekFrom::Start(from))?;
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
-    bytes.truncate(bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1));
-    Ok(bytes)
-}
+/// The journal of a search by one process.
+const SINGLE: &str = "journal.jsonl";
 
 fn is_journal(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
-    name.is_some_and(|name| {
-        name == "journal.jsonl" || (name.starts_with("journal-") && name.ends_with(".jsonl"))
-    })
+    name.is_some_and(|name| name == SINGLE || (name.starts_with("journal-") && name.ends_with(".jsonl")))
 }
 
 #[cfg(test)]
@@ -214,7 +185,9 @@ pub(super) mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), bytes);
         assert!(Journal::open(folder, "two", false).err().unwrap().to_string().contains("`resume`"));
         std::fs::write(&path, "{}\n").unwrap();
-        assert!(Journal::open(folder, "one", false).err().unwrap().to_string().contains("line 1"));
+        assert!(Journal::open(folder, "one", false).err().unwrap().to_string().contains("delete it"));
+        std::fs::write(&path, [&bytes[..], b"{}\n"].concat()).unwrap();
+        assert!(Journal::open(folder, "one", false).err().unwrap().to_string().contains("damaged"));
     }
 
     #[test]
@@ -223,12 +196,11 @@ pub(super) mod tests {
         let folder = folder.path();
         let (mut first, _) = Journal::open(folder, "one", true).unwrap();
         let (mut second, old) = Journal::open(folder, "one", true).unwrap();
-        assert!(old.is_empty() && first.path != second.path);
+        assert!(old.is_empty() && first.log.path() != second.log.path());
         let mut others = second.others();
         first.append(&pilot(0)).unwrap();
         second.append(&pilot(1)).unwrap();
         assert_eq!(others.read().unwrap(), [pilot(0)]);
-        first.file.write_all(b"{\"entry\":").unwrap();
         assert!(others.read().unwrap().is_empty());
         // One process that continues alone finds all that was finished.
         let (_, all) = Journal::open(folder, "one", false).unwrap();

@@ -169,7 +169,6 @@ impl Found {
         match entry {
             Entry::Pilot(pilot) => drop(self.pilots.insert((pilot.trial, pilot.rung), pilot)),
             Entry::Final(training) => drop(self.finals.insert((training.trial, training.repeat), training)),
-            Entry::Search { .. } => {}
         }
     }
 
@@ -192,11 +191,10 @@ impl Found {
 }
 
 /// What the observer sees of a training.
-fn event(entry: Entry) -> Option<TuneEvent> {
+fn event(entry: Entry) -> TuneEvent {
     match entry {
-        Entry::Pilot(pilot) => Some(TuneEvent::Pilot(pilot)),
-        Entry::Final(training) => Some(TuneEvent::Final(training)),
-        Entry::Search { .. } => None,
+        Entry::Pilot(pilot) => TuneEvent::Pilot(pilot),
+        Entry::Final(training) => TuneEvent::Final(training),
     }
 }
 
@@ -347,17 +345,15 @@ impl<'a, 'b: 'a> Search<'a, 'b> {
                         journal.append(&made.entry)?;
                     }
                     drop(claim);
-                    if let Some(event) = event(made.entry.clone()) {
-                        run.tell(event)?;
-                    }
+                    run.tell(event(made.entry.clone()))?;
                     found.insert(made.entry);
                     Ok(())
                 },
             )?;
             for entry in joined.map(Joined::news).transpose()?.into_iter().flatten() {
-                let awaited = entry.job().is_some_and(|job| missing.contains(&job) && !found.has(job));
-                if let (true, Some(event)) = (awaited, event(entry.clone())) {
-                    run.tell(event)?;
+                let job = entry.job();
+                if missing.contains(&job) && !found.has(job) {
+                    run.tell(event(entry.clone()))?;
                 }
                 found.insert(entry);
             }

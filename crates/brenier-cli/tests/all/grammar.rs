@@ -164,7 +164,7 @@ fn files_of_ours_that_are_no_models_are_recognised() {
     };
     brenier::fit(&table, &settings, Run::silent().journal(journal)).unwrap();
     assert!(here.join("m.brenier.checkpoint").exists());
-    let words = ["m.brenier.checkpoint", "holds a training checkpoint, not a model", "--resume"];
+    let words = ["m.brenier.checkpoint", "holds a checkpoint of a training, not a model", "--resume"];
     refuse(here, "info m.brenier.checkpoint", 2, &words);
     refuse(here, "sample m.brenier.checkpoint --at y1=0,y2=0", 2, &words);
     refuse(here, &format!("fit data.csv {SMALL} --out -"), 2, &["--out -", "model.brenier"]);

@@ -89,14 +89,16 @@ pub(super) fn residuals<T: Real>(
     Ok(misses(&back, z, map.target_dim()))
 }
 
-/// Steps of the first two integrations of a draw of a given accuracy, the second with twice as many, and of the last.
-const FIRST_STEPS: usize = 4;
+/// Steps of the first integration of a draw of a given accuracy, doubled again and again, and of the last.
+const FIRST_STEPS: usize = 2;
 const LAST_STEPS: usize = 1024;
-/// A draw of N steps is accurate enough if it and the one of N/2 steps are apart by at most so many times the accuracy. Of a
-/// scheme of fourth order the error is 1/15 of that difference where steps are short; it may be a quarter where they are not.
-const APART: f64 = 4.0;
+/// Where steps are short, a scheme of fourth order moves so many times less with every doubling.
+const PER_DOUBLING: f64 = 16.0;
 
 /// Rows z carried to the data, each in as few steps, doubled again and again, as its accuracy needs, and how many these were.
+///
+/// A draw of N steps is accurate enough if it moved by at most the accuracy from N/2 to N steps, and by at most sixteen times as much
+/// from N/4 to N/2: two coarse draws may be close by accident. Where steps are short, the error is then 1/15 of the accuracy.
 /// Rows that [`LAST_STEPS`] are not enough for come back as they are, with twice that number.
 fn carry_accurately<T: Real>(
     map: &impl Flow<T>,
@@ -108,6 +110,7 @@ fn carry_accurately<T: Real>(
     let n = map.target_dim();
     let mut x = map.carry(z, given, observation, Journey::to_data(FIRST_STEPS))?;
     let mut taken = vec![2 * LAST_STEPS as u32; observation.len()];
+    let mut moved = vec![f64::INFINITY; observation.len()];
     // Rows that are still open, and what leads there.
     let mut open: Vec<usize> = (0..observation.len()).collect();
     let (mut z, mut observation) = (z.to_vec(), observation.to_vec());
@@ -117,9 +120,9 @@ fn carry_accurately<T: Real>(
         let mut left = Vec::new();
         for (place, (&row, finer)) in open.iter().zip(finer.chunks_exact(n)).enumerate() {
             let own = &mut x[row * n..(row + 1) * n];
-            let apart = misses(finer, own, n)[0];
+            let before = std::mem::replace(&mut moved[row], misses(finer, own, n)[0]);
             own.copy_from_slice(finer);
-            if apart <= APART * accuracy {
+            if moved[row] <= accuracy && before <= PER_DOUBLING * accuracy {
                 taken[row] = steps as u32;
             } else {
                 left.push(place);

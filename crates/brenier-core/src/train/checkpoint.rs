@@ -3,20 +3,11 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-
 use super::run::State;
-use crate::store::{self, Tensor, TensorValues};
+use crate::store::{Tensor, TensorValues, read_checkpoint, write_checkpoint};
 use crate::{Error, Result};
 
-#[derive(Serialize, Deserialize)]
-struct Header {
-    kind: String,
-    identity: String,
-    state: State,
-}
-
-const KIND: &str = "training checkpoint";
+const KIND: &str = "checkpoint of a training";
 
 /// The big vectors of a run, by the names of their tensors.
 #[derive(Default)]
@@ -31,7 +22,6 @@ pub(super) struct Vectors<'a> {
 }
 
 pub(super) fn save(path: &Path, identity: &str, state: &State, vectors: &Vectors<'_>) -> Result<()> {
-    let header = Header { kind: KIND.into(), identity: identity.to_owned(), state: state.clone() };
     let Vectors { parameters, best, mean, square, average } = vectors;
     let named = [
         ("parameters", parameters),
@@ -49,7 +39,7 @@ pub(super) fn save(path: &Path, identity: &str, state: &State, vectors: &Vectors
             values: TensorValues::F32(values.to_vec()),
         })
         .collect();
-    store::write(path, &header, &tensors)
+    write_checkpoint(path, (KIND, identity), state, &tensors)
 }
 
 /// The state and the vectors, of which the average is as long as `averages` says and the others have `parameters` entries.
@@ -58,17 +48,7 @@ pub(super) fn load(
     identity: &str,
     (parameters, averages): (usize, usize),
 ) -> Result<(State, Vectors<'static>)> {
-    let (header, tensors): (Header, Vec<Tensor>) = store::read(path)?;
-    if header.kind != KIND {
-        return Err(Error::model(path, "is not a training checkpoint"));
-    }
-    if header.identity != identity {
-        return Err(Error::model(
-            path,
-            "belongs to a fit with other settings or other data; repeat the original command, or delete the file \
-             and fit without `resume`",
-        ));
-    }
+    let (state, tensors) = read_checkpoint(path, (KIND, identity))?;
     let take = |name: &str, length: usize| {
         let tensor = tensors.iter().find(|tensor| tensor.name == name);
         match tensor.map(|tensor| &tensor.values) {
@@ -84,5 +64,5 @@ pub(super) fn load(
         square: take("square", parameters)?,
         average: take("average", averages)?,
     };
-    Ok((header.state, vectors))
+    Ok((state, vectors))
 }

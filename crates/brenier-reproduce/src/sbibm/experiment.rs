@@ -57,6 +57,14 @@ impl SbibmExperiment {
             test_table(&cell.task, &self.settings, run)
         })?;
         let observed = observations(&cell.task, &self.settings)?;
+        // For other programs that are to be compared.
+        let title = format!("{}: observations", cell.task);
+        bench.table(&format!("observations-{}", cell.task), &title, |_| {
+            let task = known(&cell.task)?;
+            let names = [task.prior().names(), task.output_names()].concat();
+            let rows = observed.iter().flat_map(|own| own.truth.iter().chain(&own.y)).copied();
+            Table::new(names, rows.collect()).map(Some)
+        })?;
         let references = (0..observed.len())
             .map(|index| self.reference(bench, &cell.task, index))
             .collect::<Result<Vec<_>>>()?;

@@ -2,23 +2,13 @@
 
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-
 use super::smc::State;
-use crate::store::{self, Tensor, TensorValues};
+use crate::store::{Tensor, TensorValues, read_checkpoint, write_checkpoint};
 use crate::{Error, Result};
 
-#[derive(Serialize, Deserialize)]
-struct Header {
-    kind: String,
-    identity: String,
-    state: State,
-}
-
-const KIND: &str = "abc checkpoint";
+const KIND: &str = "checkpoint of an ABC run";
 
 pub(super) fn save(path: &Path, identity: &str, state: &State) -> Result<()> {
-    let header = Header { kind: KIND.into(), identity: identity.into(), state: state.clone() };
     let tensors: Vec<Tensor> = state
         .vectors()
         .into_iter()
@@ -28,22 +18,11 @@ pub(super) fn save(path: &Path, identity: &str, state: &State) -> Result<()> {
             values: TensorValues::F64(values.clone()),
         })
         .collect();
-    store::write(path, &header, &tensors)
+    write_checkpoint(path, (KIND, identity), state, &tensors)
 }
 
 pub(super) fn load(path: &Path, identity: &str, dim: usize) -> Result<State> {
-    let (header, tensors): (Header, Vec<Tensor>) = store::read(path)?;
-    if header.kind != KIND {
-        return Err(Error::model(path, "is not a checkpoint of an ABC run"));
-    }
-    if header.identity != identity {
-        return Err(Error::model(
-            path,
-            "belongs to a run with other settings or another observation; repeat the original command, or delete the \
-             file and run without `resume`",
-        ));
-    }
-    let mut state = header.state;
+    let (mut state, tensors): (State, _) = read_checkpoint(path, (KIND, identity))?;
     for (name, slot) in state.vectors_mut() {
         match tensors.iter().find(|tensor| tensor.name == name).map(|tensor| &tensor.values) {
             Some(TensorValues::F64(values)) => slot.clone_from(values),

@@ -220,7 +220,7 @@ fn threads_and_interruptions_do_not_change_a_bit() {
         let surrounding = Run::silent().journal(plan.clone());
         let error =
             run(&stopping(0, &stop), &[0.1, -0.3], &settings, None, surrounding).unwrap_err().to_string();
-        assert!(error.contains("another observation"), "{error}");
+        assert!(error.contains("other settings or other data"), "{error}");
         remove_journal(&plan);
         assert!(!plan.path.exists());
     }

@@ -1,18 +1,13 @@
-//! The journal of a run: finished rows, appended as they come, so that a kill at any moment loses only work in hand.
+//! The journal of a run: a [log](crate::data::Log) of finished rows.
 //!
-//! A line of JSON says what the journal belongs to. Records follow: length and checksum (4 bytes each), then a kind
-//! (1 byte), the number of abandoned draws and the first row (8 bytes each), then the rows' values, or the parameters
-//! of a failed row and the reason in words; numbers are little-endian. A record cut short by a kill ends the journal.
+//! A record is its length and checksum (4 bytes each), then a kind (1 byte), the number of abandoned draws and the first row
+//! (8 bytes each), then the rows' values, or the parameters of a failed row and the reason in words; numbers are little-endian.
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::Range;
-use std::path::PathBuf;
-
-use serde::{Deserialize, Serialize};
 
 use super::run::FailedRow;
-use crate::{Error, Journal as Plan, Result};
+use crate::Result;
+use crate::data::LogFormat;
 
 /// Finished rows one after the other, or one failed row, with the draws abandoned for them.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,26 +16,43 @@ pub(super) enum Record {
     Failure { abandoned: u64, failure: FailedRow },
 }
 
-#[derive(Serialize, Deserialize)]
-struct Header {
-    kind: String,
-    identity: String,
+/// Rows of `width` values, the first `dim` of them parameters, with numbers in `rows`.
+#[derive(Clone, Debug)]
+pub(super) struct RowFormat {
+    pub(super) dim: usize,
+    pub(super) width: usize,
+    pub(super) rows: Range<u64>,
 }
 
-const KIND: &str = "brenier simulation journal 1";
-/// Longest first line that is read.
-const LONGEST_HEADER: usize = 4096;
+impl LogFormat for RowFormat {
+    type Record = Record;
 
-#[derive(Debug)]
-pub(super) struct Journal {
-    path: PathBuf,
-    file: File,
+    fn kind(&self) -> &str {
+        "journal of a simulation"
+    }
+
+    fn to_bytes(&self, record: &Record) -> Vec<u8> {
+        record.to_bytes()
+    }
+
+    /// A damaged record ends the journal: its rows are simulated again.
+    fn parse(&self, bytes: &[u8]) -> Result<Option<(Record, usize)>, String> {
+        Ok(Record::parse(bytes, self.dim, self.width, &self.rows))
+    }
 }
 
 impl Record {
     pub(super) fn abandoned(&self) -> u64 {
         match self {
             Record::Rows { abandoned, .. } | Record::Failure { abandoned, .. } => *abandoned,
+        }
+    }
+
+    /// The number of its first row.
+    pub(super) fn row(&self) -> u64 {
+        match self {
+            Record::Rows { row, .. } => *row,
+            Record::Failure { failure, .. } => failure.row,
         }
     }
 
@@ -94,79 +106,4 @@ impl Record {
 /// FNV-1a, which tells a half-written record from a whole one.
 fn checksum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
-}
-
-impl Journal {
-    /// Opens the journal for rows of `width` values, the first `dim` of them parameters, and reads what it holds.
-    pub(super) fn open(
-        plan: &Plan,
-        identity: &str,
-        dim: usize,
-        width: usize,
-        rows: &Range<u64>,
-    ) -> Result<(Self, Vec<Record>)> {
-        let path = &plan.path;
-        let failed = |source| Error::io(path, "keep the journal", source);
-        let mut file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(!plan.resume)
-            .open(path)
-            .map_err(failed)?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(failed)?;
-        let header_end = bytes.iter().take(LONGEST_HEADER).position(|&byte| byte == b'\n');
-        let mut records = Vec::new();
-        let end = match header_end {
-            // Nothing yet, or a kill while the first line was written.
-            None if bytes.len() < LONGEST_HEADER && (bytes.is_empty() || bytes[0] == b'{') => {
-                let header = Header { kind: KIND.into(), identity: identity.into() };
-                let mut line = serde_json::to_vec(&header).expect("a header is plain data");
-                line.push(b'\n');
-                file.set_len(0).map_err(failed)?;
-                file.rewind().map_err(failed)?;
-                file.write_all(&line).map_err(failed)?;
-                line.len()
-            }
-            None => return Err(Error::model(path, "is not a journal of simulations: delete it")),
-            Some(header_end) => {
-                let header: Option<Header> = serde_json::from_slice(&bytes[..header_end]).ok();
-                match header {
-                    Some(header) if header.kind == KIND && header.identity == identity => {}
-                    Some(header) if header.kind == KIND => {
-                        return Err(Error::model(
-                            path,
-                            "belongs to a run with other settings; repeat the original command, or delete the file \
-                             and run without `resume`",
-                        ));
-                    }
-                    _ => return Err(Error::model(path, "is not a journal of simulations: delete it")),
-                }
-                let mut end = header_end + 1;
-                let mut seen = std::collections::HashSet::new();
-                while let Some((record, length)) = Record::parse(&bytes[end..], dim, width, rows) {
-                    end += length;
-                    let key = match &record {
-                        Record::Rows { row, .. } => *row,
-                        Record::Failure { failure, .. } => failure.row,
-                    };
-                    if seen.insert(key) {
-                        records.push(record);
-                    }
-                }
-                end
-            }
-        };
-        file.set_len(end as u64).map_err(failed)?;
-        file.seek(SeekFrom::End(0)).map_err(failed)?;
-        Ok((Self { path: path.clone(), file }, records))
-    }
-
-    /// Adds a record in one write.
-    pub(super) fn append(&mut self, record: &Record) -> Result<()> {
-        self.file
-            .write_all(&record.to_bytes())
-            .map_err(|source| Error::io(&self.path, "add rows to the journal", source))
-    }
 }

@@ -1,6 +1,6 @@
 //! Tables of simulations: rows in parallel, each from its own random stream, journalled so that nothing is lost.
 
-use crate::EventKind;
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Mutex;
@@ -9,10 +9,10 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::journal::{Journal, Record};
+use super::journal::{Record, RowFormat};
 use super::{Attempt, Simulator, Stream, Streams};
-use crate::data::Table;
-use crate::{Error, Result, Run};
+use crate::data::{Log, Table};
+use crate::{Error, EventKind, Result, Run};
 
 /// Draws of one row that may be abandoned in a row before the run is given up.
 const MAX_ABANDONED: u32 = 10_000;
@@ -161,7 +161,7 @@ struct Collected<'a> {
     failures: Vec<FailedRow>,
     abandoned: u64,
     finished: u64,
-    journal: Option<Journal>,
+    journal: Option<Log<RowFormat>>,
     run: Run<'a>,
 }
 
@@ -256,8 +256,11 @@ fn run_with<S: Simulator + ?Sized>(
     let stop = collected.run.token().clone();
     if let Some(plan) = collected.run.plan().cloned() {
         let identity = identity(simulator, settings, parameters);
-        let (journal, records) = Journal::open(&plan, &identity, dim, width, &range)?;
-        records.into_iter().for_each(|record| collected.accept(record, range.start, width));
+        let format = RowFormat { dim, width, rows: range.clone() };
+        let (journal, records) = Log::open(format, &plan.path, &identity, plan.resume)?;
+        let mut seen = HashSet::new();
+        let once = records.into_iter().filter(|record| seen.insert(record.row()));
+        once.for_each(|record| collected.accept(record, range.start, width));
         collected.journal = Some(journal);
     }
     let resumed = collected.finished;

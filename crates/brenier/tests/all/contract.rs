@@ -489,7 +489,7 @@ fn draws_return_to_the_points_they_came_from_for_either_method() {
 }
 
 /// Draws of a given accuracy are as near to those of very many steps as was asked for, take more steps for more of it, and do not
-/// depend on the draws beside them.
+/// depend on the draws beside them, except for rounding.
 #[test]
 fn draws_of_flows_are_as_accurate_as_asked_for() {
     let maps: Vec<Arc<dyn TransportMap>> =
@@ -512,7 +512,8 @@ fn draws_of_flows_are_as_accurate_as_asked_for() {
             assert!(steps >= before && how.unsolved.is_empty(), "case {case}: {steps} after {before}");
             before = steps;
             let (alone, _) = map.draw(&z[7 * n..8 * n], &y, &observation[7..8], &settings).unwrap();
-            assert_eq!(alone, x[7 * n..8 * n], "case {case}, {accuracy:e}");
+            let apart = alone.iter().zip(&x[7 * n..]).map(|(alone, x)| (alone - x).abs());
+            assert!(apart.fold(0.0, f64::max) < 1e-12, "case {case}, {accuracy:e}");
         }
         let hopeless = SampleSettings { accuracy: Some(1e-18), ..Default::default() };
         let error = map.draw(&z, &y, &observation, &hopeless).unwrap_err().to_string();

@@ -25,7 +25,7 @@ use crate::map::ConditionalMap;
 use crate::map::method::{MethodSpec, Training};
 use crate::parallel::results;
 use crate::statistics::quantile;
-use crate::store;
+use crate::store::{read_checkpoint, write_checkpoint};
 use crate::train::{Dataset, Outcome, Progress, Stop, TrainEvent};
 use crate::{Error, Result};
 
@@ -54,14 +54,12 @@ struct Grown {
 /// What is done of a training: as a whole the content of its journal.
 #[derive(Serialize, Deserialize)]
 struct Done {
-    kind: String,
-    identity: String,
     /// Losses of the fold left out for one term, two terms, …, by component and fold.
     curves: Vec<Option<Vec<f64>>>,
     components: Vec<Option<Grown>>,
 }
 
-const KIND: &str = "adaptive transport map checkpoint";
+const KIND: &str = "checkpoint of an adaptive transport map";
 
 /// Everything that the jobs share.
 struct Jobs<'a> {
@@ -158,32 +156,20 @@ fn bounds(data: &Dataset, rows: &[u32]) -> Vec<Bounds> {
 }
 
 impl Done {
-    fn new(identity: &str, components: usize, folds: usize) -> Self {
-        Self {
-            kind: KIND.to_owned(),
-            identity: identity.to_owned(),
-            curves: vec![None; components * folds],
-            components: vec![None; components],
-        }
+    fn new(components: usize, folds: usize) -> Self {
+        Self { curves: vec![None; components * folds], components: vec![None; components] }
     }
 
-    /// What a journal holds of the same training.
-    fn load(path: &Path, fresh: Self) -> Result<Self> {
-        let (done, _): (Self, _) = store::read(path)?;
-        if done.kind != KIND {
-            return Err(Error::model(path, "is not the checkpoint of an adaptive transport map"));
+    /// What a checkpoint holds of the same training.
+    fn load(path: &Path, identity: &str, fresh: &Self) -> Result<Self> {
+        let (done, _): (Self, _) = read_checkpoint(path, (KIND, identity))?;
+        let sizes = |done: &Self| (done.curves.len(), done.components.len());
+        match sizes(&done) == sizes(fresh) {
+            true => Ok(done),
+            false => {
+                Err(Error::model(path, "the checkpoint is of other settings or another table: delete it"))
+            }
         }
-        if done.identity != fresh.identity
-            || done.curves.len() != fresh.curves.len()
-            || done.components.len() != fresh.components.len()
-        {
-            return Err(Error::model(
-                path,
-                "belongs to a fit with other settings or other data; repeat the original command, or delete the file \
-                 and fit without `resume`",
-            ));
-        }
-        Ok(done)
     }
 
     fn count(&self) -> u64 {
@@ -216,10 +202,10 @@ pub(super) fn train(settings: &AtmSettings, training: Training<'_>) -> Result<(A
         stop: run.token().clone(),
         deadline: train.minutes.map(|minutes| Instant::now() + Duration::from_secs_f64(60.0 * minutes)),
     };
-    let mut done = Done::new(identity, data.target, folds);
+    let mut done = Done::new(data.target, folds);
     let plan = run.plan().cloned();
     if let Some(plan) = plan.as_ref().filter(|plan| plan.resume && plan.path.exists()) {
-        done = Done::load(&plan.path, done)?;
+        done = Done::load(&plan.path, identity, &done)?;
     }
     run.tell(TrainEvent::Started {
         train_rows: train_rows.len(),
@@ -232,7 +218,7 @@ pub(super) fn train(settings: &AtmSettings, training: Training<'_>) -> Result<(A
     let mut keep = |done: &Done, always: bool| match &plan {
         Some(plan) if always || saved.elapsed() >= plan.every => {
             saved = Instant::now();
-            store::write(&plan.path, done, &[])
+            write_checkpoint(&plan.path, (KIND, identity), done, &[])
         }
         _ => Ok(()),
     };
