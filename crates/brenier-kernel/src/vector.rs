@@ -62,21 +62,28 @@ pub fn dot2<T: Real>(a: &[T], b: &[T], c: &[T]) -> (T, T) {
     (fold(first) + tail_b, fold(second) + tail_c)
 }
 
-/// Pairwise sum of a power-of-two number of lanes.
+/// Pairwise sum of 8, 16 or 32 lanes.
 ///
 /// The lanes are hidden from the optimiser first: it would otherwise group the loop that filled them by the last,
-/// narrow levels of this tree, and work on two lanes at a time.
+/// narrow levels of this tree, and work on two lanes at a time. Every level is an array of its own, so that levels stay in
+/// registers: one that is summed in place goes through memory, and every load waits for a store of another width.
 #[inline(always)]
 pub fn fold<T: Real, const N: usize>(sums: [T; N]) -> T {
-    let mut sums = std::hint::black_box(sums);
-    let mut half = N / 2;
-    while half > 0 {
-        for i in 0..half {
-            sums[i] += sums[i + half];
-        }
-        half /= 2;
-    }
-    sums[0]
+    const { assert!(N == 8 || N == 16 || N == 32) };
+    let sums = std::hint::black_box(sums);
+    let eight: [T; 8] = match N {
+        32 => halved(&halved::<T, 16>(&sums)),
+        16 => halved(&sums),
+        _ => std::array::from_fn(|lane| sums[lane]),
+    };
+    let two: [T; 2] = halved(&halved::<T, 4>(&eight));
+    two[0] + two[1]
+}
+
+/// The first M numbers plus the next M.
+#[inline(always)]
+fn halved<T: Real, const M: usize>(sums: &[T]) -> [T; M] {
+    std::array::from_fn(|lane| sums[lane] + sums[lane + M])
 }
 
 /// y ← y + α x.
