@@ -137,6 +137,26 @@ def negative_log_gaussian(z):
     return 0.5 * (z * z).sum(axis=1) + 0.5 * z.shape[1] * math.log(2.0 * math.pi)
 
 
+def log_gamma(x):
+    """log Γ of a number, by Stirling's series beyond 20; analytic, so that complex steps pass through it."""
+    below = 0.0
+    while x.real < 20.0:
+        below = below + np.log(x)
+        x = x + 1.0
+    bernoulli = [1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730]
+    series = sum(b / (2 * k * (2 * k - 1) * x ** (2 * k - 1)) for k, b in enumerate(bernoulli, 1))
+    return (x - 0.5) * np.log(x) - x + 0.5 * math.log(2.0 * math.pi) + series - below
+
+
+def negative_log_heavy_tailed(z, logit, log):
+    """−log((1 − ε) N(0, I) + ε t_ν), ε = 1/(1 + e^−logit), ν = 1 + e^log."""
+    share, degrees = 1.0 / (1.0 + np.exp(-logit)), 1.0 + np.exp(log)
+    n, square = z.shape[1], (z * z).sum(axis=1)
+    constant = log_gamma(0.5 * degrees) - log_gamma(0.5 * (degrees + n)) + 0.5 * n * np.log(degrees * math.pi)
+    student = 0.5 * (degrees + n) * np.log1p(square / degrees) + constant
+    return student - np.log(share + (1.0 - share) * np.exp(student - negative_log_gaussian(z)))
+
+
 # PCP-Map: z = ∇ₓG, log det ∇²ₓG.
 
 def affine_front(p, variables, y, depth):
@@ -182,7 +202,9 @@ def pcp(inputs):
         g = pcp_potential(tensors, tensors["x"], y, depth, output)
         z, hessian = g.gradient[:, 0], g.hessian[:, 0]
         determinant = log_det(hessian)
-        return g.value[:, 0], z, hessian, determinant, determinant - negative_log_gaussian(z)
+        tail = [tensors[name][0] for name in ("tail_logit", "log_degrees") if name in tensors]
+        cost = negative_log_heavy_tailed(z, *tail) if tail else negative_log_gaussian(z)
+        return g.value[:, 0], z, hessian, determinant, determinant - cost
 
     tensors = {**p, "x": x}
     potential, z, hessian, determinant, log_density = evaluate(tensors)
@@ -200,8 +222,8 @@ def pcp(inputs):
 # COT-Flow: dx/dt = −∇ₓΦ, with the log-determinant and both costs, by classical Runge–Kutta steps.
 
 def cot_potential(p, t, x, y, depth):
-    """The jet of Φ in q = (t, x, y)."""
-    q = Jet.variables(np.concatenate([np.full((len(x), 1), t), x, y], axis=1))
+    """The jet of Φ in q = (t, x, y), with one t for all rows or one for each."""
+    q = Jet.variables(np.concatenate([np.broadcast_to(np.reshape(t, (-1, 1)), (len(x), 1)), x, y], axis=1))
     u = q.mix(p["A0"]).shift(p["b0"][None]).apply(log_two_cosh)
     for i in range(1, depth):
         step = u.mix(p[f"A{i}"]).shift(p[f"b{i}"][None]).apply(log_two_cosh)
@@ -242,6 +264,13 @@ def cot(inputs):
         costs = inputs["alpha_transport"] * state[:, n + 1] + inputs["alpha_hjb"] * state[:, n + 2]
         return state, nll, (nll + costs).mean()
 
+    def warm(tensors):
+        """Mean of ½‖∇ₓΦ(t, x_t; y) + z − x‖² at given t and z."""
+        t, noise = inputs["t"], inputs["noise"]
+        moved = (1.0 - t)[:, None] * x + t[:, None] * noise
+        miss = cot_potential(tensors, t, moved, y, depth).gradient[:, 0, 1 : 1 + n] + noise - x
+        return 0.5 * (miss * miss).sum(axis=1).mean()
+
     tensors = {**p, "x": x}
     phi = cot_potential(p, TIME, x, y, depth)
     state, nll, objective = evaluate(tensors)
@@ -256,6 +285,8 @@ def cot(inputs):
         "nll": nll,
         "objective": objective,
         "grad_objective": complex_step(lambda moved: evaluate(moved)[2], tensors),
+        "warm_loss": warm(p),
+        "grad_warm_loss": complex_step(warm, p),
     }
 
 
@@ -296,7 +327,7 @@ def mmd(inputs):
 # One line per kind of fixture: what is given, what computes the rest.
 KINDS = {
     "pcp_map": (("params", "x", "y"), pcp),
-    "cot_flow": (("params", "x", "y"), cot),
+    "cot_flow": (("params", "x", "y", "t", "noise"), cot),
     "npe": (("params", "x", "y"), npe),
     "gaussian": (("params", "x", "y"), gaussian),
     "mmd": (("P", "Q"), mmd),
@@ -328,9 +359,11 @@ def redraw(rng, name, value):
     if isinstance(value, dict):
         return {key: redraw(rng, key, item) for key, item in value.items()}
     drawn = rng.standard_normal(value.shape)
+    if name == "t":
+        return rng.random(value.shape)
     if name == "gamma":
         return 0.1 + 0.3 * np.abs(drawn)
-    if name not in ("x", "y", "P", "Q"):
+    if name not in ("x", "y", "noise", "P", "Q"):
         drawn = drawn / math.sqrt(value.shape[-1])
     return np.maximum(drawn, 0.0) if name.startswith("Lw.") else drawn
 

@@ -41,6 +41,9 @@ Examples:
   brenier simulate lotka-volterra-paths --parameters draws.csv \\
       --out predictive.csv
 
+  # near an observation: a narrower prior than the model's own
+  brenier simulate lotka-volterra --prior box.toml -n 100000 --out near.npy
+
   brenier simulate shallow-water -n 1000 --out waves.parquet
   brenier simulate shallow-water --parameters depths.csv --noise-free \\
       --outputs amplitudes --out surfaces.npy
@@ -82,8 +85,8 @@ pub(crate) struct ModelArguments {
     /// Program to simulate with, and its arguments
     #[arg(long, value_name = "COMMAND", requires = "prior", help_heading = "Your own program")]
     pub(crate) command: Option<String>,
-    /// Prior of the program's parameters (TOML)
-    #[arg(long, value_name = "FILE", requires = "command", help_heading = "Your own program")]
+    /// Prior of the program's parameters, or one for a built-in model in place of its own (TOML)
+    #[arg(long, value_name = "FILE", help_heading = "Your own program")]
     pub(crate) prior: Option<PathBuf>,
     /// Seconds after which a row without an answer has failed; also for the program's first line [default: none]
     #[arg(long, value_name = "S", requires = "command", help_heading = "Your own program")]

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use brenier::StopToken;
 use brenier::simulate::{
-    Prior, PriorBlock, Program, ProgramControl, ProgramSettings, Simulator, SimulatorOptions, built_in,
-    built_in_with,
+    Prior, PriorBlock, Program, ProgramControl, ProgramSettings, Simulator, SimulatorOptions, WithPrior,
+    built_in, built_in_with,
 };
 
 use crate::check_args::SimulatorArguments;
@@ -43,9 +43,12 @@ impl Model {
             return Self::program(settings, Prior::read(prior)?, stop);
         }
         let model = flags.model.as_deref().map(|name| built_in_with(name, options)).transpose()?;
-        match model.flatten() {
-            Some(model) => Ok(Self::BuiltIn(model)),
-            None => Err(Failure::Usage(
+        match (model.flatten(), &flags.prior) {
+            (Some(model), None) => Ok(Self::BuiltIn(model)),
+            (Some(model), Some(prior)) => {
+                Ok(Self::BuiltIn(Box::new(WithPrior::new(model, Prior::read(prior)?)?)))
+            }
+            (None, _) => Err(Failure::Usage(
                 "name a model, as in brenier simulate lotka-volterra, or your own program with --command and --prior"
                     .to_owned(),
             )),

@@ -259,7 +259,7 @@ pub(crate) struct CurvesArguments {
     pub(crate) y_limits: Option<[f64; 2]>,
     /// Horizontal line to compare with, as in 'unit Gaussian=1.42'
     #[arg(long, value_name = "LABEL=VALUE", allow_hyphen_values = true)]
-    pub(crate) reference: Vec<String>,
+    pub(crate) line: Vec<String>,
     #[command(flatten)]
     pub(crate) tables: TableArguments,
     #[command(flatten)]

@@ -125,7 +125,7 @@ impl Block {
     fn fit(&self, settings: &FitSettings, other: Option<&Alternative>, mut run: Run<'_>) -> Result<Fitted> {
         let (target, given) = (self.target_names.len(), self.given_names.len());
         let (train_rows, valid_rows) = self.plain_split();
-        let problem = Problem { target, given, rows: train_rows.len() };
+        let problem = Problem { target, given, rows: train_rows.len(), joint: settings.joint };
         let mut warnings = match other {
             // Trials see to many given columns.
             Some(other) if other.reduce.is_some() => Vec::new(),

@@ -1,4 +1,4 @@
-//! Special functions in double precision: normal tails and their inverse, the logarithm of the gamma function.
+//! Special functions in double precision: normal tails and their inverse, the logarithm of the gamma function and its slope.
 
 use crate::Real;
 
@@ -74,6 +74,23 @@ pub fn log_gamma(x: f64) -> f64 {
     0.5 * std::f64::consts::TAU.ln() + (x + 0.5) * t.ln() - t + sum.ln()
 }
 
+/// ψ(x) = d ln Γ(x)/dx for x > 0, to about 14 digits.
+///
+/// ψ(x) = ψ(x + 1) − 1/x up to x ≥ 10, and from there ln x − 1/(2x) − Σ_k B_2k/(2k x²ᵏ).
+pub fn digamma(x: f64) -> f64 {
+    /// B_2k/(2k), k = 1 … 7.
+    const TERMS: [f64; 7] =
+        [1.0 / 12.0, -1.0 / 120.0, 1.0 / 252.0, -1.0 / 240.0, 1.0 / 132.0, -691.0 / 32_760.0, 1.0 / 12.0];
+    let (mut x, mut below) = (x, 0.0);
+    while x < 10.0 {
+        below += 1.0 / x;
+        x += 1.0;
+    }
+    let square = 1.0 / (x * x);
+    let series = TERMS.iter().rev().fold(0.0, |sum, term| (sum + term) * square);
+    x.ln() - 0.5 / x - series - below
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,6 +140,22 @@ mod tests {
                 (log_gamma(x + 1.0) - log_gamma(x) - f64::ln(x)).abs() < 1e-13 * x.max(1.0) * 10.0,
                 "{x}"
             );
+        }
+    }
+
+    #[test]
+    fn digamma_matches_known_values_and_the_slope_of_log_gamma() {
+        const EULER: f64 = 0.577_215_664_901_532_9;
+        assert!((digamma(1.0) + EULER).abs() < 1e-14);
+        assert!((digamma(0.5) + EULER + 4.0_f64.ln()).abs() < 1e-14);
+        // Both sides of where the series begins.
+        let harmonic: f64 = (1..10).map(|k| 1.0 / f64::from(k)).sum();
+        assert!((digamma(10.0) - harmonic + EULER).abs() < 1e-14);
+        assert!((digamma(9.999_999) - digamma(10.0) + 1.05e-7).abs() < 1e-9);
+        for x in [0.3, 2.2, 7.5, 41.0, 900.0] {
+            let step = 1e-4 * x;
+            let slope = (log_gamma(x + step) - log_gamma(x - step)) / (2.0 * step);
+            assert!((digamma(x) - slope).abs() < 1e-7 * digamma(x).abs(), "{x}");
         }
     }
 }

@@ -100,7 +100,8 @@ pub fn search(
         Some(started + Duration::try_from_secs_f64(60.0 * share * minutes).ok()?)
     };
     let deadlines = (after(PILOT_SHARE), after(1.0));
-    let problem = Problem { target: target.len(), given: given.len(), rows: split.train.len() };
+    let (rows, joint) = (split.train.len(), base.joint);
+    let problem = Problem { target: target.len(), given: given.len(), rows, joint };
     let costs = trials.iter().map(|trial| trial.cost(problem)).collect::<Result<_>>()?;
     let mut found = Found::default();
     entries.into_iter().for_each(|entry| found.insert(entry));

@@ -53,6 +53,7 @@ fn pcp(size: Size, steps: Steps, pool: &ThreadPool) -> f64 {
         depth: 2,
         output: OutputActivation::Identity,
         convexity: Default::default(),
+        reference: Default::default(),
         front: Default::default(),
     };
     median(measure(PcpMap::<f32>::initial(shape, Default::default(), 0).unwrap(), size.batch, steps, pool))

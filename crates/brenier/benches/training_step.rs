@@ -62,6 +62,7 @@ fn pcp(name: &'static str, target: usize, given: usize, batch: usize, width: usi
         depth,
         output: OutputActivation::Identity,
         convexity: Default::default(),
+        reference: Default::default(),
         front: Default::default(),
     };
     Config { name, shape: Shape::Pcp(shape), batch }

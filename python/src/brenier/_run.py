@@ -73,10 +73,13 @@ def read_training(event: dict[str, Any], snapshot: dict[str, Any]) -> None:
     kind = event.get("event")
     if kind == "started":
         snapshot["max_steps"] = event["max_steps"]
+    elif kind == "warmed":
+        snapshot["warm_steps"] = event["step"]
+        snapshot["line"] = f"warm start of {event['step']} steps: validation NLL {event['best_valid_nll']:.4f}"
     elif kind == "validated":
         snapshot.update({name: value for name, value in event.items() if name != "event"})
-        most = snapshot.get("max_steps") or 0
-        snapshot["part"] = event["step"] / most if most else None
+        warm, most = snapshot.get("warm_steps", 0), snapshot.get("max_steps") or 0
+        snapshot["part"] = (event["step"] - warm) / (most - warm) if most > warm else None
         snapshot["line"] = (
             f"{snapshot.get('block', '')}epoch {event['epoch']:.1f}  validation NLL {event['valid_nll']:.4f} "
             f"(best {event['best_valid_nll']:.4f})  learning rate {event['learning_rate']:.1e}"

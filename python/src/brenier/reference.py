@@ -11,8 +11,8 @@ Derivatives that the densities need are carried forwards as second-order Taylor 
 log density is a complex step, exact to rounding. With ``read(path, jax.numpy)`` everything runs under JAX (switch on double
 precision), where ``jax.grad`` takes the place of :meth:`Model.gradient`.
 
-A method is one class in :data:`METHODS`: ``forward`` gives z and log det ∂z/∂x of rows, ``inverse`` gives x of z. Written for
-clarity, not for speed.
+A method is one class in :data:`METHODS`: ``forward`` gives z and log det ∂z/∂x of rows, ``inverse`` gives x of z; ``tail``, where
+it is there and not None, are share and degrees of freedom of the heavy tail of z. Written for clarity, not for speed.
 """
 
 from __future__ import annotations
@@ -212,6 +212,18 @@ def _solve_gradient(potential: Any, z: Array, xp: Any) -> Array:
     return x
 
 
+def _reference_log_density(z: Array, tail: tuple[float, float] | None, xp: Any) -> Array:
+    """Of rows z: the standard Gaussian's or, with a tail (ε, ν), log((1 − ε) N(0, I) + ε t_ν), t_ν the isotropic Student's t."""
+    n, square = z.shape[1], (z * z).sum(axis=1)
+    gaussian = -0.5 * square - 0.5 * n * math.log(2.0 * math.pi)
+    if tail is None:
+        return gaussian
+    share, degrees = tail
+    constant = math.lgamma(0.5 * (degrees + n)) - math.lgamma(0.5 * degrees) - 0.5 * n * math.log(degrees * math.pi)
+    student = constant - 0.5 * (degrees + n) * xp.log1p(square / degrees)
+    return student + xp.log(share + (1.0 - share) * xp.exp(gaussian - student))
+
+
 class PcpMap:
     """z = ∇ₓG with G a network that is convex in x."""
 
@@ -220,6 +232,9 @@ class PcpMap:
         self.softplus_output = settings.get("output_activation") == "softplus"
         self.front = "Lf.0" in p
         self.gated = "Lv.0" in p or self.depth == 0 and "Lvw.0" in p
+        self.tail = None
+        if "tail_logit" in p:
+            self.tail = 1.0 / (1.0 + math.exp(-float(p["tail_logit"][0]))), 1.0 + math.exp(float(p["log_degrees"][0]))
 
     def _affine(self, variables: Jet, y: Array) -> Jet:
         """u = L(y)(x − μ(y)), L lower triangular, its columns stored from the diagonal down."""
@@ -985,7 +1000,7 @@ class Model:
         each = []
         for map_ in self.maps:
             z, own = map_.forward(t, y)
-            each.append(own - 0.5 * (z * z).sum(axis=1) - 0.5 * len(self.target) * math.log(2.0 * math.pi))
+            each.append(own + _reference_log_density(z, getattr(map_, "tail", None), xp))
         if len(each) == 1:
             return each[0] + log_det
         most = each[0]
@@ -1031,11 +1046,16 @@ class Model:
         rng = np.random.default_rng(seed)
         counts = rng.multinomial(n, np.asarray(self.weights) / sum(self.weights))
         rows = np.zeros((1, 0)) if y is None else np.atleast_2d(np.asarray(y, dtype=float))
-        parts = [
-            self.push(rng.standard_normal((count, len(self.target))), np.repeat(rows, count, axis=0), member)
-            for member, count in enumerate(counts)
-            if count
-        ]
+        parts = []
+        for member, count in enumerate(counts):
+            if count == 0:
+                continue
+            z, tail = rng.standard_normal((count, len(self.target))), getattr(self.maps[member], "tail", None)
+            if tail is not None:
+                share, degrees = tail
+                far = np.sqrt(degrees / rng.chisquare(degrees, size=(count, 1)))
+                z = z * np.where(rng.random((count, 1)) < share, far, 1.0)
+            parts.append(self.push(z, np.repeat(rows, count, axis=0), member))
         return rng.permutation(np.concatenate(parts))
 
 

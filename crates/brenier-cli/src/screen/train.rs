@@ -19,7 +19,9 @@ pub(super) struct Face {
     begun: Instant,
     /// When the block at hand began.
     started: Instant,
-    /// First step of this run, and the last allowed.
+    /// When its first step of the usual cost began: a warm start is over by then.
+    paced: Instant,
+    /// First step of the usual cost in this run, and the last allowed.
     steps: (u64, u64),
     /// Whether a line was written: the first comes at once.
     told: bool,
@@ -34,6 +36,7 @@ impl Face {
         Self {
             begun: Instant::now(),
             started: Instant::now(),
+            paced: Instant::now(),
             steps: (0, 0),
             told: false,
             part: "training",
@@ -47,7 +50,7 @@ impl Face {
         }
         match event {
             TrainEvent::Started { resumed_at, max_steps, .. } => {
-                self.started = Instant::now();
+                (self.started, self.paced) = (Instant::now(), Instant::now());
                 self.steps = (*resumed_at, *max_steps);
                 if let Some(bar) = display.bar(BAR) {
                     bar.reset();
@@ -56,7 +59,7 @@ impl Face {
                 }
             }
             TrainEvent::Trials { of } | TrainEvent::Members { of } => {
-                self.started = Instant::now();
+                (self.started, self.paced) = (Instant::now(), Instant::now());
                 self.part = if matches!(event, TrainEvent::Trials { .. }) { "trial" } else { "member" };
                 self.left = *of;
                 if let Some(bar) = display.bar(BAR) {
@@ -65,6 +68,7 @@ impl Face {
                     bar.set_message(format!("{of} {}s", self.part));
                 }
             }
+            TrainEvent::Warmed { step, .. } => (self.paced, self.steps.0) = (Instant::now(), *step),
             TrainEvent::Validated(progress) => {
                 let done = (progress.step.saturating_sub(self.steps.0)) as f64;
                 let done = done / self.steps.1.saturating_sub(self.steps.0).max(1) as f64;
@@ -114,9 +118,10 @@ impl Face {
 
     /// The longest the run may still take, when this part of it is done: by the steps allowed and by the time budget.
     fn time_left(&self, done: f64, minutes: Option<f64>) -> Option<Duration> {
-        let elapsed = self.started.elapsed().as_secs_f64();
-        let by_steps = (done > 0.0).then(|| elapsed * (1.0 - done).max(0.0) / done);
-        let by_budget = minutes.map(|minutes| (60.0 * minutes - elapsed).max(0.0));
+        let by_steps =
+            (done > 0.0).then(|| self.paced.elapsed().as_secs_f64() * (1.0 - done).max(0.0) / done);
+        let by_budget =
+            minutes.map(|minutes| (60.0 * minutes - self.started.elapsed().as_secs_f64()).max(0.0));
         let least = by_steps.into_iter().chain(by_budget).reduce(f64::min)?;
         Duration::try_from_secs_f64(least).ok()
     }
@@ -153,6 +158,9 @@ fn opening(event: &TrainEvent) -> Option<String> {
         TrainEvent::Members { of } => Some(format!("training {of} members side by side, one thread each")),
         TrainEvent::Member { number, of, best_valid_nll } => {
             Some(format!("member {number} of {of}: validation NLL {best_valid_nll:.4} (standardised)"))
+        }
+        TrainEvent::Warmed { step, best_valid_nll } => {
+            Some(format!("warm start of {step} steps: validation NLL {best_valid_nll:.4} (standardised)"))
         }
         TrainEvent::Started { train_rows, valid_rows, parameters, resumed_at, .. } => {
             let resumed = match resumed_at {

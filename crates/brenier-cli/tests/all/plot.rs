@@ -88,7 +88,7 @@ fn mistakes_are_one_sentence() {
         ("plot curves d.csv --x a --y z --out p.svg", &["d.csv", "\"z\""]),
         ("plot curves zero.csv --x a --y b --log-y --out p.svg", &["zero.csv", "point 2", "b = 0"]),
         ("plot curves d.csv --x a --y b --error a,b --out p.svg", &["--error", "not 2"]),
-        ("plot curves d.csv --x a --y b --reference x --out p.svg", &["--reference x"]),
+        ("plot curves d.csv --x a --y b --line x --out p.svg", &["--line x"]),
         ("plot curves two.csv --x a --y b --y-limits 3,1 --out p.svg", &["low < high"]),
         ("plot predictive d.csv --at a=1 --out p.svg", &["--posterior"]),
         ("plot predictive d.csv --series q --out p.svg", &["--series", "q_TIME"]),
@@ -180,7 +180,8 @@ fn curves_come_from_tables_and_training_logs() {
     let picture = |name: &str| fs::read_to_string(here.join(name)).unwrap();
     assert_eq!(picture("joint.svg"), picture("second.svg"));
     fs::write(here.join("e.csv"), "n,error,sd\n1,0.3,0.1\n2,0.1,0.02\n4,0.02,0.03\n").unwrap();
-    let line = "plot curves e.csv --x n --y error --error sd --log-x --log-y --x-limits 0.5,8 --reference target=0.05";
+    let line =
+        "plot curves e.csv --x n --y error --error sd --log-x --log-y --x-limits 0.5,8 --line target=0.05";
     succeed(here, &format!("{line} --out e.svg"));
     assert!(fs::read_to_string(here.join("e.svg")).unwrap().contains("target"));
 }

@@ -370,3 +370,34 @@ fn abc_is_the_same_on_any_number_of_threads_and_after_interruptions() {
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("use rejection"), "{}", stderr(&output));
 }
+
+/// A built-in model with a prior other than its own, in `simulate` and `abc`.
+#[test]
+fn a_built_in_model_takes_another_prior() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let block =
+        |name: &str| format!("[[prior]]\nname = \"{name}\"\nkind = \"uniform\"\nlow = 0.1\nhigh = 0.2\n");
+    fs::write(here.join("box.toml"), block("theta_1") + &block("theta_2")).unwrap();
+    succeed(here, "simulate two-moons --prior box.toml -n 400 --out near.csv --quiet");
+    let rows = numbers(&fs::read_to_string(here.join("near.csv")).unwrap());
+    assert_eq!(rows.len(), 400);
+    assert!(rows.iter().all(|row| row[..2].iter().all(|theta| (0.1..=0.2).contains(theta))));
+    fs::write(here.join("o.csv"), "y_1,y_2\n0.1,0.05\n").unwrap();
+    succeed(
+        here,
+        "abc two-moons --prior box.toml --observed o.csv --tolerance 1 --particles 50 --out particles.csv --quiet",
+    );
+    let rows = numbers(&fs::read_to_string(here.join("particles.csv")).unwrap());
+    assert!(rows.iter().all(|row| row[..2].iter().all(|theta| (0.1..=0.2).contains(theta))));
+    fs::write(here.join("half.toml"), block("theta_1")).unwrap();
+    let missing = ["prior", "parameter 2 of the model is \"theta_2\""];
+    refuse(here, "simulate two-moons --prior half.toml -n 5 --out x.csv", 2, &missing);
+    refuse(here, "simulate --prior box.toml -n 5 --out x.csv", 2, &["name a model"]);
+    refuse(
+        here,
+        "simulate two-moons --prior box.toml -n 5 --out box.toml",
+        2,
+        &["--out", "--prior box.toml"],
+    );
+}

@@ -168,10 +168,7 @@ fn pictures() {
     .unwrap();
     for (name, line) in [
         ("pairs", "plot pairs draws.csv --truth a=0.5,b=0.7"),
-        (
-            "curves",
-            "plot curves errors.csv --x steps --y error --error bar --log-x --log-y --reference goal=0.01",
-        ),
+        ("curves", "plot curves errors.csv --x steps --y error --error bar --log-x --log-y --line goal=0.01"),
         ("predictive", "plot predictive paths.csv --observed seen.csv --time-unit years"),
         ("histograms", "plot predictive draws.csv --histograms a,b"),
     ] {

@@ -606,7 +606,7 @@ mod tests {
     #[test]
     fn every_offer_of_the_list_is_sound_and_the_simplest_comes_first() {
         let offers = |rows: usize| {
-            let problem = Problem { target: 2, given: 3, rows };
+            let problem = Problem { target: 2, given: 3, rows, joint: false };
             candidates(&FitSettings::default(), problem).unwrap()
         };
         let (few, many) = (offers(1000), offers(10_000));
@@ -627,7 +627,7 @@ mod tests {
     /// A trial of flow matching is its whole training, which then needs no other; others are short and end in small steps.
     #[test]
     fn a_trial_is_short_or_the_whole_training() {
-        let problem = Problem { target: 2, given: 3, rows: 10_000 };
+        let problem = Problem { target: 2, given: 3, rows: 10_000, joint: false };
         let all = candidates(&FitSettings::default(), problem).unwrap();
         let (whole, short): (Vec<_>, Vec<_>) = all.iter().partition(|own| own.trial_steps.is_none());
         let names: Vec<_> = whole.iter().map(|own| (own.name.as_str(), own.in_final)).collect();

@@ -38,7 +38,8 @@ enum News {
 struct Relay<'a> {
     number: usize,
     train: &'a TrainSettings,
-    max_steps: u64,
+    /// The last step of a warm start, whose steps hardly count, and the last allowed.
+    steps: (u64, u64),
     news: mpsc::Sender<Result<News>>,
     abandoned: &'a AtomicBool,
 }
@@ -49,9 +50,12 @@ impl Observer for Relay<'_> {
             return Err(Error::Stopped("a training beside this one failed".to_owned()));
         }
         match event.get() {
-            Some(TrainEvent::Started { max_steps, .. }) => self.max_steps = *max_steps,
+            Some(TrainEvent::Started { max_steps, .. }) => self.steps = (0, *max_steps),
+            Some(TrainEvent::Warmed { step, .. }) => self.steps.0 = *step,
             Some(TrainEvent::Validated(progress)) => {
-                let by_steps = progress.step as f64 / self.max_steps.max(1) as f64;
+                let (first, last) = self.steps;
+                let by_steps =
+                    progress.step.saturating_sub(first) as f64 / last.saturating_sub(first).max(1) as f64;
                 let by_drops = match self.train.schedule() {
                     Schedule::Plateau => f64::from(progress.drops) / f64::from(self.train.max_drops()),
                     Schedule::Cosine => 0.0,
@@ -84,7 +88,7 @@ pub(super) fn train_parts(
         |&number, news| {
             let Part { block, settings, split, member, journal } = &parts[number];
             let train = &settings.train;
-            let mut relay = Relay { number, train, max_steps: 0, news: news.clone(), abandoned: &abandoned };
+            let mut relay = Relay { number, train, steps: (0, 0), news: news.clone(), abandoned: &abandoned };
             let run = Run::observed(&mut relay).stop(&stop).journal(journal.clone());
             let outcome = Box::new(block.train(*member, split, settings, run));
             Ok(News::Ended { number, outcome })

@@ -137,6 +137,8 @@ pub struct Problem {
     pub given: usize,
     /// Rows to train on.
     pub rows: usize,
+    /// Whether a density of all columns is wanted: the other factor, that of the given variables, is learned too.
+    pub joint: bool,
 }
 
 /// A training: data, split, settings and what surrounds it.

@@ -1,11 +1,11 @@
 //! The contract every conditional transport map keeps, and the maps themselves.
 //!
-//! A map g⁻¹(·; y) carries the target x to a standard Gaussian reference z for every value of the given
-//! variables y. It is monotone and smooth, so that
+//! A map g⁻¹(·; y) carries the target x to a reference z for every value of the given variables y. It is monotone and
+//! smooth, so that, with the density ϱ of the reference,
 //!
-//! log π(x | y) = −½‖z‖² − (n/2) log 2π + log |det ∂z/∂x|,   z = g⁻¹(x; y),
+//! log π(x | y) = log ϱ(z) + log |det ∂z/∂x|,   z = g⁻¹(x; y),
 //!
-//! and draws from π(· | y) are x = g(z; y) with z ~ N(0, I).
+//! and draws from π(· | y) are x = g(z; y) with z ~ ϱ. The [`Reference`] is N(0, I) unless a map says otherwise.
 
 use std::ops::Range;
 
@@ -21,27 +21,29 @@ pub mod cot;
 pub mod cpflow;
 mod embed;
 pub mod gaussian;
+mod lines;
 pub mod matching;
 pub mod method;
 mod methods;
 pub mod npe;
 mod ode;
 pub mod pcp;
+mod reference;
 mod transport;
 
 pub use certificate::Certificate;
 pub(crate) use methods::BASELINE;
 pub use methods::{Method, MethodSettings};
+pub use reference::{Reference, ReferenceKind};
 pub(crate) use transport::narrow;
 pub use transport::{FlowCosts, Paths, SampleSettings, TransportMap};
 
-/// ½ log 2π, the constant of the reference density per dimension.
+/// ½ log 2π, the constant of the Gaussian density per dimension.
 pub const HALF_LOG_TWO_PI: f64 = 0.918_938_533_204_672_7;
 
-/// log π(x | y) from z and log |det ∂z/∂x|.
+/// log π(x | y) from z and log |det ∂z/∂x| where the reference is Gaussian.
 pub(crate) fn reference_density<T: Real>(z: &[T], log_det: f64) -> f64 {
-    let square: f64 = z.iter().map(|z| z.to_f64() * z.to_f64()).sum();
-    log_det - (0.5 * square + z.len() as f64 * HALF_LOG_TWO_PI)
+    log_det - Reference::Gaussian.cost(z.len()).at(z)
 }
 
 /// What a tensor must satisfy after every step of training.
@@ -127,6 +129,11 @@ pub trait ConditionalMap<T: Real>: Send + Sync {
     /// Names and places of the tensors that make up the parameter vector.
     fn tensors(&self) -> Vec<TensorSpec>;
 
+    /// The distribution of z.
+    fn reference(&self) -> Reference {
+        Reference::Gaussian
+    }
+
     /// z = g⁻¹(x; y) and log |det ∂z/∂x| for every row.
     fn forward(&self, x: &[T], y: &[T], z: &mut [T], log_det: &mut [f64]) -> Result<()>;
 
@@ -135,8 +142,9 @@ pub trait ConditionalMap<T: Real>: Send + Sync {
         let n = self.target_dim();
         let mut z = vec![T::ZERO; x.len()];
         self.forward(x, y, &mut z, out)?;
+        let cost = self.reference().cost(n);
         for (out, z) in out.iter_mut().zip(z.chunks_exact(n)) {
-            *out = reference_density(z, *out);
+            *out -= cost.at(z);
         }
         Ok(())
     }
@@ -176,6 +184,12 @@ pub trait Trainable<T: Real>: ConditionalMap<T> {
 
     /// Prepares a step on the loaded batch with random numbers of its own, for losses that need some.
     fn begin_step(&self, _workspace: &mut Self::Workspace, _random: StepRandom) {}
+
+    /// Steps at the start of a training that minimise another, cheaper loss: the first ones by the number in
+    /// [`begin_step`](Trainable::begin_step).
+    fn warm_steps(&self) -> u64 {
+        0
+    }
 
     /// What training minimises on the loaded batch: the mean negative log-likelihood and, where the method has
     /// them, its penalties. Adjoints are left in the workspace.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::batch::rows_of;
 use super::convex::{InverseSettings, Precision, Solver};
-use super::{Certificate, ConditionalMap, Inversion};
+use super::{Certificate, ConditionalMap, Inversion, Reference};
 use crate::{Error, Result};
 
 /// How draws are computed from reference points. What a method has no use for must be left `None`.
@@ -172,6 +172,11 @@ impl dyn TransportMap + '_ {
     /// The number of parameters.
     pub fn parameters(&self) -> usize {
         self.double().parameters().len()
+    }
+
+    /// The distribution of z.
+    pub fn reference(&self) -> Reference {
+        self.double().reference()
     }
 
     /// As [`draw`](TransportMap::draw), but a row that was not solved is returned as it is, with its residual.

@@ -70,10 +70,12 @@ impl At<'_> {
         for (place, found) in found.chunks_mut(AT_ONCE).enumerate() {
             let first = place * AT_ONCE;
             let given = &given[first * k..(first + found.len()) * k];
-            let z = posterior.reference_from(first, found.len(), DRAWS, self.seed);
+            let normals = posterior.normals_from(first, found.len(), DRAWS, self.seed);
             let observation = repeated(found.len(), DRAWS);
             for (map, weight) in posterior.mixture.maps().zip(posterior.mixture.weights()) {
                 self.stop.go_on()?;
+                let mut z = normals.clone();
+                posterior.stretch(&mut z, first, DRAWS, self.seed, |_| map.reference());
                 let (x, _) = map.draw(&z, given, &observation, &settings)?;
                 let own = map.log_density_at(&x, given, &observation)?;
                 let all = posterior.mixture.log_density_at(&x, given, &observation)?;

@@ -115,6 +115,20 @@ impl Mixture {
         Ok(out)
     }
 
+    /// The member that draws row `row`: the one whose part of [0, 1), as long as its weight, holds the row's number.
+    pub(crate) fn member(&self, choice: &[f64], row: usize) -> usize {
+        if self.is_single() {
+            return 0;
+        }
+        let mut above = 0.0;
+        let within = |weight: &f64| {
+            above += weight;
+            choice[row] < above
+        };
+        let last = self.maps.len() - 1;
+        self.weights[..last].iter().position(within).unwrap_or(last)
+    }
+
     /// As [`TransportMap::draw`], each row by the member that a number in [0, 1) from `choice` picks.
     pub(crate) fn draw(
         &self,
@@ -132,13 +146,8 @@ impl Mixture {
         let count = observation.len();
         let mut all =
             Inversion { iterations: vec![0; count], residuals: vec![0.0; count], unsolved: Vec::new() };
-        let mut below = 0.0;
         for (number, map) in self.maps().enumerate() {
-            let last = number + 1 == self.maps.len();
-            let above = if last { f64::INFINITY } else { below + self.weights[number] };
-            let rows: Vec<usize> =
-                (0..count).filter(|&row| choice[row] >= below && choice[row] < above).collect();
-            below = above;
+            let rows: Vec<usize> = (0..count).filter(|&row| self.member(choice, row) == number).collect();
             let own_z: Vec<f64> = rows.iter().flat_map(|&row| &z[row * n..(row + 1) * n]).copied().collect();
             let own: Vec<u32> = rows.iter().map(|&row| observation[row]).collect();
             let (drawn, inversion) = map.draw(&own_z, given, &own, settings)?;

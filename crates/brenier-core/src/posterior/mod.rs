@@ -36,7 +36,7 @@ pub use straightness::{StepError, Straightness};
 pub use summary::Summaries;
 
 use crate::data::Encoding;
-use crate::map::{Inversion, Method, SampleSettings, TransportMap};
+use crate::map::{Inversion, Method, Reference, SampleSettings, TransportMap};
 use crate::parallel::each;
 use crate::statistics::mean;
 use crate::train::Progress;
@@ -44,6 +44,8 @@ use crate::{Error, Result};
 
 /// The first of the random streams that choose members of an ensemble.
 const CHOICES: u64 = 1 << 42;
+/// The first of the random streams that stretch normal numbers to a reference with heavier tails.
+const STRETCHES: u64 = 1 << 43;
 /// Draws between two looks at a stop token: some tenths of a second.
 const BLOCK: usize = 1 << 15;
 /// Draws that one task brings back to the user's units.
@@ -189,13 +191,44 @@ impl Posterior {
         self.at_rows(given, observations).seed(seed).settings(*settings).sample(draws)
     }
 
-    /// Reference points z ~ N(0, I), a random stream for each observation.
-    fn reference(&self, observations: usize, draws: usize, seed: u64) -> Vec<f64> {
-        self.reference_from(0, observations, draws, seed)
+    /// Reference points z of the draws at the observations from `first` on, and the numbers that choose their members.
+    fn reference_from(
+        &self,
+        first: usize,
+        observations: usize,
+        draws: usize,
+        seed: u64,
+    ) -> (Vec<f64>, Vec<f64>) {
+        let mut z = self.normals_from(first, observations, draws, seed);
+        let choice = self.choices_from(first, observations, draws, seed);
+        let references: Vec<Reference> = self.maps().map(|map| map.reference()).collect();
+        if references.iter().any(|reference| *reference != Reference::Gaussian) {
+            self.stretch(&mut z, first, draws, seed, |row| references[self.mixture.member(&choice, row)]);
+        }
+        (z, choice)
     }
 
-    /// [`reference`](Self::reference) points of the observations from `first` on.
-    fn reference_from(&self, first: usize, observations: usize, draws: usize, seed: u64) -> Vec<f64> {
+    /// Turns normal numbers into points of the reference of each row, which takes random streams of its own.
+    fn stretch(
+        &self,
+        z: &mut [f64],
+        first: usize,
+        draws: usize,
+        seed: u64,
+        reference: impl Fn(usize) -> Reference + Sync,
+    ) {
+        let n = self.header.target_transform.dim();
+        each(z.chunks_mut((draws * n).max(1)), |observation, z| {
+            let mut rng = ChaCha8Rng::seed_from_u64(seed);
+            rng.set_stream(STRETCHES + (first + observation) as u64);
+            for (draw, z) in z.chunks_exact_mut(n).enumerate() {
+                reference(observation * draws + draw).stretch(&mut rng, z);
+            }
+        });
+    }
+
+    /// Normal numbers z ~ N(0, I) for the draws at the observations from `first` on, a random stream for each observation.
+    fn normals_from(&self, first: usize, observations: usize, draws: usize, seed: u64) -> Vec<f64> {
         let n = self.header.target_transform.dim();
         let mut z = vec![0.0; observations * draws * n];
         if draws > 0 {
@@ -305,9 +338,8 @@ impl At<'_> {
         let total = observations.checked_mul(draws).filter(|&total| total < u32::MAX as usize);
         let total = total.ok_or_else(|| Error::setting("n", "too many draws for one call"))?;
         let given = &given[rows.start * k..rows.end * k];
-        let z = posterior.reference_from(rows.start, observations, draws, seed);
+        let (z, choice) = posterior.reference_from(rows.start, observations, draws, seed);
         let observation: Vec<u32> = (0..total).map(|row| (row / draws.max(1)) as u32).collect();
-        let choice = posterior.choices_from(rows.start, observations, draws, seed);
         let (values, inversion) = self.draw(&z, &choice, given, &observation)?;
         // A map that solves no equation has no residual of a draw that left the finite numbers.
         let residual = |&row: &u32| inversion.residuals.get(row as usize).copied().unwrap_or(f64::INFINITY);

@@ -122,10 +122,10 @@ impl Posterior {
     }
 
     /// Draws to start from at one observation; those that cannot be computed are left out.
-    fn candidates(&self, z: &[f64], y: &[f64], count: usize, seed: u64) -> Result<Vec<f64>> {
+    fn candidates(&self, y: &[f64], count: usize, seed: u64) -> Result<Vec<f64>> {
         let settings = SampleSettings { skip_unsolved: true, ..SampleSettings::default() };
-        let choice = self.choices_from(0, 1, count, seed);
-        let (draws, inversion) = self.mixture.draw(z, &choice, y, &vec![0; count], &settings)?;
+        let (z, choice) = self.reference_from(0, 1, count, seed);
+        let (draws, inversion) = self.mixture.draw(&z, &choice, y, &vec![0; count], &settings)?;
         if inversion.unsolved.is_empty() {
             return Ok(draws);
         }
@@ -139,8 +139,7 @@ impl Posterior {
         let n = transform.dim();
         let seed = seed.wrapping_add(observation as u64);
         let count = CANDIDATES.max(settings.starts);
-        let z = self.reference(1, count, seed);
-        let x = self.candidates(&z, y, count, seed)?;
+        let x = self.candidates(y, count, seed)?;
         let rows = x.len() / n;
         let mut density = vec![0.0; rows];
         let contexts: Vec<f64> = (0..rows).flat_map(|_| y.iter().copied()).collect();

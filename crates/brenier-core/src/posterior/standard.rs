@@ -34,9 +34,8 @@ impl Posterior {
         seed: u64,
         settings: &SampleSettings,
     ) -> Result<(Vec<f64>, Inversion)> {
-        let z = self.reference_from(first, observations, draws, seed);
+        let (z, choice) = self.reference_from(first, observations, draws, seed);
         let observation = repeated(observations, draws);
-        let choice = self.choices_from(first, observations, draws, seed);
         let settings = SampleSettings { skip_unsolved: true, ..*settings };
         self.mixture.draw(&z, &choice, given, &observation, &settings)
     }

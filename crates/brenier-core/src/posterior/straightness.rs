@@ -72,7 +72,8 @@ impl At<'_> {
         let mut reports = Vec::with_capacity(self.observations);
         for o in 0..self.observations {
             let y = &given[o * k..(o + 1) * k];
-            let z = posterior.reference(1, draws, self.seed.wrapping_add(o as u64));
+            // Flows have a Gaussian reference.
+            let z = posterior.normals_from(0, 1, draws, self.seed.wrapping_add(o as u64));
             let draw = |steps: usize| {
                 self.stop.go_on()?;
                 let settings = SampleSettings { steps: Some(steps), ..SampleSettings::default() };

@@ -136,6 +136,13 @@ pub enum TrainEvent {
         /// Steps at most.
         max_steps: u64,
     },
+    /// The steps of a warm start are over; those of the likelihood follow.
+    Warmed {
+        /// Steps taken.
+        step: u64,
+        /// The best validation loss so far.
+        best_valid_nll: f64,
+    },
     /// A validation.
     Validated(Progress),
     /// A loss or gradient that was not finite: the run went back to the best weights with a smaller step.

@@ -19,6 +19,9 @@ use crate::{Error, Result, Run};
 /// Recoveries from non-finite losses before a run is given up.
 const MAX_RECOVERIES: u32 = 8;
 
+/// The part of the step size that is left after a warm start, whose weights larger steps would leave again.
+const AFTER_WARM_START: f64 = 0.2;
+
 /// Standardised rows (x, y) in single precision.
 #[derive(Clone, Debug)]
 pub struct Dataset {
@@ -238,7 +241,7 @@ impl<M: Trainable<f32>> Descent<'_, '_, M> {
             valid_rows: self.valid_rows.len(),
             parameters: self.best.len(),
             resumed_at,
-            max_steps: (per_epoch * u64::from(self.settings.epochs))
+            max_steps: (self.map.warm_steps().saturating_add(per_epoch * u64::from(self.settings.epochs)))
                 .min(self.settings.max_steps.unwrap_or(u64::MAX)),
         })?;
         self.shuffle();
@@ -256,10 +259,17 @@ impl<M: Trainable<f32>> Descent<'_, '_, M> {
             {
                 self.state.stop = Some(Stop::Minutes);
             } else {
+                let warm = self.is_warm();
                 self.step()?;
+                if warm && !self.is_warm() {
+                    self.end_warm_start()?;
+                }
                 if self.state.step.is_multiple_of(self.interval as u64) {
-                    self.validate()?;
-                    self.schedule();
+                    // The likelihood would take longer than the warm steps between two looks at it.
+                    if !warm {
+                        self.validate()?;
+                        self.schedule();
+                    }
                     if self.run.plan().is_some_and(|plan| last_saved.elapsed() >= plan.every) {
                         self.save()?;
                         last_saved = Instant::now();
@@ -275,7 +285,7 @@ impl<M: Trainable<f32>> Descent<'_, '_, M> {
             self.state.stop = resumable;
         }
         // Whoever stops a training waits for it: with a validation behind it, the best weights are known.
-        let in_a_hurry = stop == Stop::Interrupted && self.state.step >= self.interval as u64;
+        let in_a_hurry = stop == Stop::Interrupted && self.is_validated();
         if self.state.running.1 > 0 && stop != Stop::Diverged && !in_a_hurry {
             self.validate()?;
         }
@@ -303,9 +313,37 @@ impl<M: Trainable<f32>> Descent<'_, '_, M> {
             steps,
             best_valid_nll,
             best_step,
-            validated: steps >= self.interval as u64 || !stop.is_resumable(),
+            validated: self.is_validated() || !stop.is_resumable(),
             history: std::mem::take(&mut self.state.history),
         })
+    }
+
+    /// Whether the next step is a warm one.
+    fn is_warm(&self) -> bool {
+        self.state.step < self.map.warm_steps()
+    }
+
+    /// Whether the run got as far as its first validation, that of the start not counted.
+    fn is_validated(&self) -> bool {
+        let first = match self.map.warm_steps() {
+            0 => self.interval as u64,
+            warm => warm,
+        };
+        self.state.step >= first
+    }
+
+    /// From the weights of the warm steps, or better ones, to the epochs of the likelihood: smaller steps, a fresh memory.
+    fn end_warm_start(&mut self) -> Result<()> {
+        // Losses of two kinds have no common mean.
+        self.state.running = (0.0, 0);
+        self.validate()?;
+        self.rewind();
+        self.adam = Adam::new(self.best.len(), self.settings.adam).with_clip(self.settings.clip);
+        self.state.learning_rate *= AFTER_WARM_START;
+        (self.state.epoch, self.state.position, self.state.idle) = (0, 0, 0);
+        self.shuffle();
+        let (step, best_valid_nll) = (self.state.step, self.state.best_valid.unwrap_or(f64::NAN));
+        self.run.tell(TrainEvent::Warmed { step, best_valid_nll })
     }
 
     /// The epoch's order of rows: a stream of its own, so that it can be drawn again after a restart.
@@ -322,21 +360,23 @@ impl<M: Trainable<f32>> Descent<'_, '_, M> {
         f64::from(self.state.epoch) + self.state.position as f64 / self.train_rows.len() as f64
     }
 
-    /// Step size of the next step.
+    /// Step size of the next step: that of the warm steps falls by a cosine, whatever the schedule of those that follow.
     fn learning_rate(&self) -> f64 {
-        match self.settings.schedule() {
-            Schedule::Plateau => self.state.learning_rate,
+        let (step, warm) = (self.state.step, self.map.warm_steps());
+        let over = match self.settings.schedule() {
+            _ if self.is_warm() => step as f64 / warm as f64,
+            Schedule::Plateau => return self.state.learning_rate,
             Schedule::Cosine => {
                 let epochs = self.elapsed_epochs() / f64::from(self.settings.epochs);
-                let steps = self.settings.max_steps.map_or(0.0, |most| self.state.step as f64 / most as f64);
-                let over = epochs.max(steps).min(1.0);
-                0.5 * self.state.learning_rate * (1.0 + (std::f64::consts::PI * over).cos())
+                let steps = |most: u64| (step - warm) as f64 / most.saturating_sub(warm).max(1) as f64;
+                epochs.max(self.settings.max_steps.map_or(0.0, steps)).min(1.0)
             }
-        }
+        };
+        0.5 * self.state.learning_rate * (1.0 + (std::f64::consts::PI * over).cos())
     }
 
     fn step(&mut self) -> Result<()> {
-        let learning_rate = self.learning_rate();
+        let (learning_rate, warm) = (self.learning_rate(), self.is_warm());
         let state = &mut self.state;
         let rows = self.batch.min(self.order.len() - state.position);
         let index = &self.order[state.position..state.position + rows];
@@ -366,7 +406,7 @@ impl<M: Trainable<f32>> Descent<'_, '_, M> {
         if left == 0 || (left < self.batch / 2 && state.position > 0) {
             state.epoch += 1;
             state.position = 0;
-            if state.epoch >= self.settings.epochs {
+            if !warm && state.epoch >= self.settings.epochs {
                 state.stop.get_or_insert(Stop::Epochs);
             } else {
                 self.shuffle();

@@ -39,9 +39,9 @@ pub struct TrainSettings {
     pub weight_average: Option<f64>,
     /// How the learning rate falls; `None` leaves it to the method.
     pub schedule: Option<Schedule>,
-    /// Passes over the training rows at most.
+    /// Passes over the training rows at most, after a warm start.
     pub epochs: u32,
-    /// Steps at most, whatever the epochs; the cosine falls over the smaller of the two budgets.
+    /// Steps at most, whatever the epochs and those of a warm start included; the cosine falls over the smaller of the two budgets.
     pub max_steps: Option<u64>,
     /// Steps between validations; 0 chooses at least 50, and as many as keep validation below a fifth of the time.
     pub validate_every: usize,

@@ -96,7 +96,10 @@ pub struct UciScore {
     pub training: Final,
     /// Mean negative log-likelihood of the test rows, in published units.
     pub nll: f64,
-    /// The same under the conditional Gaussian of the model file; none where that is the map, and in old results.
+    /// The lowest log density of a test row, in published units; none in old results.
+    #[serde(default)]
+    pub lowest: Option<f64>,
+    /// The mean under the conditional Gaussian of the model file; none where that is the map, and in old results.
     #[serde(default)]
     pub baseline: Option<f64>,
     /// Distance of draws at the test rows' y and the test rows: (MMD², its root).
@@ -329,6 +332,7 @@ impl UciReproduction {
         };
         Ok(UciScore {
             nll: Estimate::of(&losses).mean,
+            lowest: losses.iter().map(|loss| -loss).reduce(f64::min),
             baseline: baseline.map(|losses| Estimate::of(&losses).mean),
             mmd: distance(&drawn, &truth)?,
             unsolved,

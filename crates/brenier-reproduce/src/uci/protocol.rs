@@ -22,7 +22,7 @@ pub(super) struct MethodProtocol {
 /// A line of the list.
 struct Listed {
     method: &'static str,
-    /// The training of the authors' programs, as lines of a settings file.
+    /// The training of the authors' programs, and what else of them is not our default, as lines of a settings file.
     train: &'static str,
     /// What is more to be said where x given y is estimated, and where (x, y) is.
     sizes: [&'static str; 2],
@@ -50,7 +50,7 @@ const OTHERS: Listed = Listed {
 const LIST: [Listed; 4] = [
     Listed {
         method: "pcp-map",
-        train: "train.validate_every = 50\ntrain.patience = 20",
+        train: "method.reference = 'gaussian'\ntrain.validate_every = 50\ntrain.patience = 20",
         short_space: Some(
             "[method]\n\
              feature_width = [32, 64, 128]\n\
@@ -156,7 +156,11 @@ mod tests {
                 ("gaussian", 0, 20),
             ] {
                 let method = name.parse::<Method>().unwrap();
-                let exact = expect(name, joint, true, plain(name), train(validate_every, patience));
+                let published = match name {
+                    "pcp-map" => plain(name).with("reference", "gaussian").unwrap(),
+                    _ => plain(name),
+                };
+                let exact = expect(name, joint, true, published, train(validate_every, patience));
                 let uci = SearchSpace::preset("uci", method).unwrap_or(method.info().spaces[0].1);
                 assert_eq!(exact.space, uci);
                 let short = expect(name, joint, false, plain(name), train(0, 10));

@@ -26,6 +26,12 @@ impl UciResult {
         self.scores.first()?.baseline
     }
 
+    /// The lowest log density of a test row: under the model that validation chose, and under any of all trainings.
+    pub fn lowest(&self) -> Option<[f64; 2]> {
+        let all = self.scores.iter().map(|score| score.lowest).collect::<Option<Vec<f64>>>()?;
+        Some([*all.first()?, all.iter().copied().reduce(f64::min)?])
+    }
+
     /// Best, median and worst of a figure over all trainings.
     pub fn spread(&self, figure: impl Fn(&UciScore) -> f64) -> Option<[f64; 3]> {
         tune::spread(self.scores.iter().map(figure).collect())
@@ -104,13 +110,15 @@ impl UciTable {
             "published",
             trainings,
             "chosen by validation",
+            "lowest log density of a test row: chosen / any training",
             baseline::TITLE,
             "cross-validated",
         ];
-        let mut likelihoods = ResultTable::new(header).aligned("llllrrr");
+        let mut likelihoods = ResultTable::new(header).aligned("llllrrrr");
         for result in &self.results {
             let published = Published::find(&result.dataset, result.method.method());
             let chosen = result.scores.first().map(|score| format!("{:.2}", score.nll));
+            let lowest = result.lowest().map(|[chosen, any]| format!("{chosen:.1} / {any:.1}"));
             let baseline = result.baseline().map(|nll| format!("{nll:.2}"));
             let folds = result.folds.as_ref().map(|folds| {
                 let dropped = match folds.dropped {
@@ -130,6 +138,7 @@ impl UciTable {
                 },
                 triple(result.spread(|score| score.nll), 2),
                 chosen.unwrap_or_else(none),
+                lowest.unwrap_or_else(none),
                 baseline.unwrap_or_else(none),
                 folds.unwrap_or_else(none),
             ]);
@@ -219,20 +228,21 @@ impl UciScore {
     /// The scores as comma-separated text, one line each, with every digit: two runs can be told apart or found equal.
     pub fn csv(scores: &[Self]) -> String {
         let mut text = String::from(
-            "trial,repeat,seed,valid_nll,test_nll,mmd_squared,mmd_root,joint_mmd_root,training_mmd_root,epochs,steps,\
-             seconds\n",
+            "trial,repeat,seed,valid_nll,test_nll,lowest_log_density,mmd_squared,mmd_root,joint_mmd_root,training_mmd_root,\
+             epochs,steps,seconds\n",
         );
         let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
         for score in scores {
             let training = &score.training;
             let _ = writeln!(
                 text,
-                "{},{},{},{},{},{},{},{},{},{},{},{:.2}",
+                "{},{},{},{},{},{},{},{},{},{},{},{},{:.2}",
                 training.trial,
                 training.repeat,
                 training.seed,
                 number(training.valid_nll),
                 score.nll,
+                number(score.lowest),
                 score.mmd.0,
                 score.mmd.1,
                 number(score.joint_mmd.map(|mmd| mmd.1)),

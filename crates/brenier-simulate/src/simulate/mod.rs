@@ -30,6 +30,7 @@ pub mod shallow_water;
 mod stream;
 pub mod tasks;
 mod two_moons;
+mod with_prior;
 mod worker;
 
 pub use linear_gaussian::{Gaussian, LinearGaussian};
@@ -43,6 +44,7 @@ pub use run::{
 pub use shallow_water::ShallowWater;
 pub use stream::{Stream, Streams};
 pub use two_moons::TwoMoons;
+pub use with_prior::WithPrior;
 
 use crate::{Error, Result};
 

@@ -6,8 +6,9 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
 use brenier::map::cot::{CotMap, CotSettings, CotShape};
-use brenier::map::{ConditionalMap, Constraint, Trainable};
-use brenier::train::{Adam, AdamSettings};
+use brenier::map::{ConditionalMap, Constraint, Method, Trainable};
+use brenier::train::{Adam, AdamSettings, StepRandom, Stop, TrainEvent};
+use brenier::{Event, FitSettings, Journal, Observer, Run, StopToken, example, fit};
 
 fn normals(count: usize, scale: f64, seed: u64) -> Vec<f64> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -109,6 +110,66 @@ fn taylor_remainders_of_the_objective_are_quadratic() {
         });
         for slope in slopes {
             assert!((slope - 2.0).abs() < 0.15, "depth {depth}, x: {slopes:?}");
+        }
+    }
+}
+
+#[test]
+fn taylor_remainders_of_the_warm_loss_are_quadratic() {
+    let none: &[usize] = &[];
+    for (target, given, depth, embedding) in
+        [(1, 4, 2, none), (3, 2, 3, none), (2, 0, 4, none), (1, 7, 3, &[5, 6, 3]), (3, 3, 2, &[4])]
+    {
+        let map = example_of(CotShape::new(target, given, 11, depth).with_embedding(embedding.to_vec()), 3);
+        // More than one shard, the last one not full.
+        let rows = 37;
+        let (x, y) = (normals(rows * target, 1.0, 1), normals(rows * given, 1.0, 2));
+        let (t, z): (Vec<f64>, _) =
+            ((0..rows).map(|b| b as f64 / (rows - 1) as f64).collect(), normals(rows * target, 1.0, 5));
+        let loss = |map: &CotMap<f64>| {
+            let mut workspace = map.workspace(rows);
+            let (batch_x, batch_y) = map.load(&mut workspace, rows);
+            batch_x.copy_from_slice(&x);
+            batch_y.copy_from_slice(&y);
+            (map.warm_adjoints_at(&mut workspace, &t, &z).unwrap(), workspace)
+        };
+        let (value, workspace) = loss(&map);
+        // By its definition, from the potential's gradient row by row.
+        let mut mean = 0.0;
+        for b in 0..rows {
+            let own = b * target..(b + 1) * target;
+            let miss: Vec<f64> = x[own.clone()].iter().zip(&z[own]).map(|(x, z)| z - x).collect();
+            let moved: Vec<f64> =
+                x[b * target..].iter().zip(&miss).map(|(x, miss)| x + t[b] * miss).collect();
+            let gradient = map.potential(t[b], &moved, &y[b * given..(b + 1) * given]).unwrap().1;
+            let squares = gradient[1..].iter().zip(&miss).map(|(g, miss)| (g + miss) * (g + miss));
+            mean += 0.5 * squares.sum::<f64>() / rows as f64;
+        }
+        assert!((value - mean).abs() < 1e-12 * mean, "{value} and {mean}");
+        let mut theta = vec![f64::NAN; map.parameters().len()];
+        for (index, block) in map.blocks(&workspace).iter().enumerate() {
+            map.block_gradient(&workspace, index, &mut theta[block.range.clone()]);
+        }
+        for spec in map.tensors() {
+            let direction = normals(spec.indices().count(), 1.0, 3);
+            let slope: f64 = spec.indices().zip(&direction).map(|(index, d)| theta[index] * d).sum();
+            let along = |epsilon: f64| {
+                let mut moved = map.clone();
+                for (index, d) in spec.indices().zip(&direction) {
+                    moved.parameters_mut()[index] += epsilon * d;
+                }
+                loss(&moved).0
+            };
+            if spec.name == "c" {
+                assert_eq!((slope, along(1.0)), (0.0, value));
+                continue;
+            }
+            // The loss has no kink: larger steps than for the objective.
+            let remainder = |epsilon: f64| (along(epsilon) - value - epsilon * slope).abs();
+            let [r0, r1, r2] = [1e-2, 5e-3, 2.5e-3].map(remainder);
+            for order in [(r0 / r1).log2(), (r1 / r2).log2()] {
+                assert!((order - 2.0).abs() < 0.15, "n {target}, depth {depth}, {}: {order}", spec.name);
+            }
         }
     }
 }
@@ -233,11 +294,13 @@ fn training_gives_the_same_bits_for_any_number_of_threads() {
     }
 }
 
+/// Three warm steps, then two of the likelihood.
 fn same_bits_for_any_number_of_threads(shape: CotShape) {
     let train = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
-            let mut map = CotMap::<f32>::initial(shape.clone(), settings(3), 5).unwrap();
+            let settings = CotSettings { warm_steps: 3, ..settings(3) };
+            let mut map = CotMap::<f32>::initial(shape.clone(), settings, 5).unwrap();
             let mut workspace = map.workspace(90);
             let mut adam = Adam::new(map.parameters().len(), AdamSettings::default());
             let mut losses = Vec::new();
@@ -246,6 +309,7 @@ fn same_bits_for_any_number_of_threads(shape: CotShape) {
                 for (value, normal) in x.iter_mut().chain(y).zip(normals(90 * 7, 1.0, step)) {
                     *value = normal as f32;
                 }
+                map.begin_step(&mut workspace, StepRandom { seed: 3, step: step + 1 });
                 losses.push(map.adjoints(&mut workspace).unwrap().to_bits());
                 adam.step(&mut map, &workspace, 1e-2);
                 losses.push(map.loss(&mut workspace).unwrap().to_bits());
@@ -257,6 +321,141 @@ fn same_bits_for_any_number_of_threads(shape: CotShape) {
     let one = train(1);
     assert_eq!(one, train(2));
     assert_eq!(one, train(4));
+}
+
+/// Stops a fit after so many steps, and keeps what it is told.
+struct Watch {
+    stop_after: u64,
+    token: StopToken,
+    told: Vec<TrainEvent>,
+}
+
+impl Observer for Watch {
+    fn event(&mut self, event: &Event) -> brenier::Result<()> {
+        self.told.extend(event.get::<TrainEvent>().cloned());
+        Ok(())
+    }
+
+    fn stepped(&mut self, step: u64) {
+        if step >= self.stop_after {
+            self.token.stop();
+        }
+    }
+}
+
+fn watch(stop_after: u64) -> Watch {
+    Watch { stop_after, token: StopToken::new(), told: Vec::new() }
+}
+
+/// A small fit with 30 warm steps, whose epochs have 9 steps.
+fn warm_fit() -> FitSettings {
+    let method = Method::CotFlow.defaults();
+    let method = [("feature_width", 12), ("time_steps", 2), ("evaluation_steps", 4), ("warm_steps", 30)]
+        .into_iter()
+        .fold(method, |method, (name, value)| method.with(name, value).unwrap());
+    let mut settings = FitSettings {
+        method,
+        target: Some("x1,x2".parse().unwrap()),
+        given: Some("y".parse().unwrap()),
+        ..FitSettings::default()
+    };
+    settings.train.batch_size = Some(50);
+    settings.train.weight_average = Some(0.9);
+    (settings.train.epochs, settings.train.validate_every) = (3, 4);
+    settings
+}
+
+#[test]
+fn a_warm_start_comes_before_the_epochs_and_is_told() {
+    let table = example::simulate(500, 2);
+    let run = |settings: &FitSettings| {
+        let mut watch = watch(u64::MAX);
+        let posterior = fit(&table, settings, Run::observed(&mut watch)).unwrap().posterior;
+        (posterior, watch.told)
+    };
+    let mut settings = warm_fit();
+    let (posterior, told) = run(&settings);
+    let training = &posterior.header().training;
+    assert_eq!((training.stop, training.steps), (Stop::Epochs, 30 + 3 * 9));
+    let warmed = |told: &[TrainEvent]| {
+        told.iter().position(|event| matches!(event, TrainEvent::Warmed { step: 30, .. }))
+    };
+    let place = warmed(&told).unwrap();
+    // No loss of a warm step is told or kept as one of the likelihood's, and the step size starts again at a fifth.
+    let before = |event: &TrainEvent| matches!(event, TrainEvent::Validated(_));
+    assert!(!told[..place].iter().any(before) && told[place..].iter().any(before));
+    let first = posterior.history().first().unwrap();
+    assert!(first.step > 30 && first.epoch < 1.0 && first.learning_rate <= 0.2 * 0.005, "{first:?}");
+    assert!(matches!(told[0], TrainEvent::Started { max_steps: 57, .. }), "{:?}", told[0]);
+    // The budget of steps holds for both kinds, and may end with the warm start or within it.
+    for (most, warm) in [(40, true), (30, true), (12, false)] {
+        settings.train.max_steps = Some(most);
+        let (posterior, told) = run(&settings);
+        let training = &posterior.header().training;
+        assert_eq!((training.stop, training.steps, warmed(&told).is_some()), (Stop::Steps, most, warm));
+    }
+}
+
+#[test]
+fn a_warm_start_that_is_stopped_resumes_to_the_same_bits() {
+    let (table, settings, folder) = (example::simulate(500, 2), warm_fit(), tempfile::tempdir().unwrap());
+    let whole = fit(&table, &settings, Run::silent()).unwrap().posterior.to_bytes().unwrap();
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    let alone = pool.install(|| fit(&table, &settings, Run::silent()).unwrap().posterior.to_bytes().unwrap());
+    assert!(alone == whole, "threads");
+    // Within the warm start, at its end, and after it.
+    for steps in [1, 17, 29, 30, 31, 40] {
+        let path = folder.path().join(format!("{steps}.checkpoint"));
+        let mut watch = watch(steps);
+        let token = watch.token.clone();
+        let run = Run::observed(&mut watch).stop(&token).journal(Journal::at(&path));
+        drop(fit(&table, &settings, run));
+        assert!(path.exists(), "stopped after {steps} steps");
+        let again = fit(&table, &settings, Run::silent().journal(Journal::at(&path))).unwrap().posterior;
+        assert!(again.to_bytes().unwrap() == whole, "resumed after {steps} steps");
+    }
+}
+
+/// The least loss is reached by −∇ₓΦ = E[z − x | x_t, y]: for x ~ N(μ(y), s²) it is known.
+#[test]
+fn warm_steps_find_the_flow_of_a_gaussian() {
+    const STEPS: u64 = 3000;
+    let settings = CotSettings { warm_steps: u64::MAX, ..CotSettings::default() };
+    let mut map = CotMap::<f32>::initial(CotShape::new(1, 1, 24, 2), settings, 2).unwrap();
+    let (rows, sd) = (128, 0.5_f64);
+    let mut workspace = map.workspace(rows);
+    let mut adam = Adam::new(map.parameters().len(), AdamSettings::default());
+    for step in 1..=STEPS {
+        let (x, y) = map.load(&mut workspace, rows);
+        let drawn = normals(2 * rows, 1.0, 1000 + step);
+        for ((x, y), pair) in x.iter_mut().zip(y).zip(drawn.chunks_exact(2)) {
+            (*x, *y) = ((0.8 * pair[0] + sd * pair[1]) as f32, pair[0] as f32);
+        }
+        map.begin_step(&mut workspace, StepRandom { seed: 5, step });
+        map.adjoints(&mut workspace).unwrap();
+        adam.step(&mut map, &workspace, 0.01 * (1.0 - step as f64 / STEPS as f64));
+    }
+    // The mean square of the error over rows as in training, as a part of that of the flow itself.
+    let (mut error, mut size) = (0.0, 0.0);
+    for (row, drawn) in normals(3 * 500, 1.0, 9).chunks_exact(3).enumerate() {
+        let (t, y) = ((row as f64 + 0.5) / 500.0, drawn[0]);
+        let (mean, variance) = (0.8 * y, sd * sd);
+        let x = (1.0 - t) * (mean + sd * drawn[1]) + t * drawn[2];
+        let total = (1.0 - t) * (1.0 - t) * variance + t * t;
+        let exact = -mean + (t - (1.0 - t) * variance) * (x - (1.0 - t) * mean) / total;
+        let got = -map.potential(t as f32, &[x as f32], &[y as f32]).unwrap().1[1];
+        error += (f64::from(got) - exact).powi(2);
+        size += exact * exact;
+    }
+    assert!(error < 0.01 * size, "{error} of {size}");
+    // The density, by what is lost per row.
+    let mut lost = 0.0;
+    for drawn in normals(2 * 500, 1.0, 11).chunks_exact(2) {
+        let (x, y, mut density) = (0.8 * drawn[0] + sd * drawn[1], drawn[0], [0.0]);
+        map.log_density(&[x as f32], &[y as f32], &mut density).unwrap();
+        lost += (-0.5 * drawn[1] * drawn[1] - sd.ln() - brenier::map::HALF_LOG_TWO_PI - density[0]) / 500.0;
+    }
+    assert!((-0.01..0.03).contains(&lost), "{lost} nats");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use brenier::map::gaussian::{Covariance, GaussianMap};
 use brenier::map::matching::{MatchingMap, MatchingSettings, MatchingShape};
 use brenier::map::npe::{FlowKind, NpeMap, NpeShape};
 use brenier::map::pcp::{Front, OutputActivation, PcpMap, PcpShape};
-use brenier::map::{ConditionalMap, Trainable};
+use brenier::map::{ConditionalMap, ReferenceKind, Trainable};
 use serde_json::Value;
 
 /// All numbers of a nested array, row by row.
@@ -102,6 +102,11 @@ fn check_pcp(name: &str, fixture: &Value) {
             Some("affine") => Front::Affine,
             Some(other) => panic!("{name}: unknown front {other}"),
         },
+        reference: match fixture["reference"].as_str() {
+            None => ReferenceKind::Gaussian,
+            Some("heavy-tailed") => ReferenceKind::HeavyTailed,
+            Some(other) => panic!("{name}: unknown reference {other}"),
+        },
     };
     let mut map = PcpMap::<f64>::initial(shape, Default::default(), 0).unwrap();
     fill(name, &mut map, fixture);
@@ -179,6 +184,15 @@ fn check_cot(name: &str, fixture: &Value) {
         let mut gradient_x = vec![f64::NAN; rows * n];
         map.target_gradient(&workspace, &mut gradient_x);
         assert_close(&format!("{name}: gradient in x"), &gradient_x, &flat(&gradients["x"]));
+
+        let (t, noise) = (flat(&fixture["t"]), flat(&fixture["noise"]));
+        let loss = map.warm_adjoints_at(&mut workspace, &t, &noise).unwrap();
+        assert_close(&format!("{name}: loss of a warm step"), &[loss], &flat(&fixture["warm_loss"]));
+        check_gradient(name, &map, &workspace, &fixture["grad_warm_loss"]);
+        assert!(
+            map.warm_adjoints_at(&mut workspace, &[0.5], &noise).is_err(),
+            "{name}: a time for every row"
+        );
     }
 }
 

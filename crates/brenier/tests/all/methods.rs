@@ -5,14 +5,14 @@ use std::path::Path;
 use brenier::data::Table;
 use brenier::map::method::Problem;
 use brenier::map::pcp::{Precision, Solver};
-use brenier::map::{Method, MethodSettings, SampleSettings, TransportMap};
+use brenier::map::{Method, MethodSettings, Reference, SampleSettings, TransportMap};
 use brenier::train::{Stop, TrainSettings};
 use brenier::{Event, FitSettings, Journal, ModeSettings, Observer, Posterior, Run, StopToken, example, fit};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
-/// Every method of the list, small, with both flows of neural posterior estimation and both Gaussians.
+/// Every method of the list, small, with both flows of neural posterior estimation, both Gaussians and both references.
 fn small() -> Vec<MethodSettings> {
     let mut all = Vec::new();
     for &method in Method::ALL {
@@ -22,6 +22,7 @@ fn small() -> Vec<MethodSettings> {
         }
         all.extend(settings.with("flow", "maf").ok());
         all.extend(settings.with("covariance", "log-affine").ok());
+        all.extend(settings.with("reference", "heavy-tailed").ok());
         all.push(settings);
     }
     all
@@ -104,10 +105,20 @@ fn densities_and_gradients_agree(name: &str, map: &dyn TransportMap) {
     let n = map.target_dim();
     let (x, y) = rows(map, ROWS);
     let ((z, log_det), density) = (forward(map, &x, &y), log_density(map, &x, &y));
-    // log π = −½‖z‖² − (n/2) log 2π + log |det ∂z/∂x|.
+    // log π = log ϱ(z) + log |det ∂z/∂x|.
+    let (pi, half) = (std::f64::consts::PI, 0.5 * n as f64);
     for row in 0..ROWS {
         let square: f64 = z[row * n..(row + 1) * n].iter().map(|z| z * z).sum();
-        let expected = log_det[row] - 0.5 * square - n as f64 * 0.5 * (2.0 * std::f64::consts::PI).ln();
+        let reference = match map.reference() {
+            // Γ((ν + 2)/2) = ν/2 · Γ(ν/2), so that both densities are 1/2π at 0.
+            Reference::HeavyTailed { share, degrees } if n == 2 => {
+                let student = (1.0 + square / degrees).powf(-0.5 * degrees - 1.0);
+                ((1.0 - share) * (-0.5 * square).exp() + share * student).ln() - (2.0 * pi).ln()
+            }
+            Reference::Gaussian => -0.5 * square - half * (2.0 * pi).ln(),
+            other => panic!("{name}: {other:?}"),
+        };
+        let expected = log_det[row] + reference;
         assert!((density[row] - expected).abs() < 1e-9, "{name}: {} {expected}", density[row]);
     }
     // The gradient in x.
@@ -226,7 +237,7 @@ fn sizes_and_costs_are_known(name: &str, model: &Posterior) {
         true => assert!(counted >= map.parameters(), "{name}"),
     }
     let mut unchanged = resolved.clone();
-    let problem = Problem { target: n, given: m, rows: 100_000 };
+    let problem = Problem { target: n, given: m, rows: 100_000, joint: false };
     unchanged.spec_mut().resolve(problem, &mut TrainSettings::default());
     assert_eq!(&unchanged, resolved, "{name}: every choice was made");
 

@@ -53,7 +53,7 @@ pub(super) fn run(arguments: &CurvesArguments) -> Result<(), Failure> {
     let x = column(0);
     for (i, label) in labels.iter().enumerate() {
         // A single curve that the axis names needs no legend.
-        let alone = count == 1 && arguments.y_name.is_none() && arguments.reference.is_empty();
+        let alone = count == 1 && arguments.y_name.is_none() && arguments.line.is_empty();
         let mut curve = Curve::line(if alone { "" } else { label }, x.clone(), column(1 + i));
         if x.len() <= MARKED {
             curve = curve.with_markers();
@@ -63,11 +63,11 @@ pub(super) fn run(arguments: &CurvesArguments) -> Result<(), Failure> {
         }
         plot = plot.curve(curve);
     }
-    for text in &arguments.reference {
+    for text in &arguments.line {
         let parts =
             text.rsplit_once('=').and_then(|(label, value)| Some((label, value.trim().parse().ok()?)));
         let Some((label, value)) = parts else {
-            return Err(Failure::Usage(format!("--reference {text}: write LABEL=VALUE, the value a number")));
+            return Err(Failure::Usage(format!("--line {text}: write LABEL=VALUE, the value a number")));
         };
         plot = plot.horizontal(label.trim(), value);
     }

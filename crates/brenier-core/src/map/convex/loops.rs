@@ -5,21 +5,28 @@
 use crate::kernel::{
     Accum, MatMut, MatRef, Real, columns, columns_mut, dot, dot2, fold, lower_product, product, vectorised,
 };
+use crate::parallel::each;
 
 /// Target dimension from which per-row n × n work is left to matrix products.
 pub(in crate::map) const DENSE_FROM: usize = 16;
 
-/// dst = weight · y, halved by rows while the work is worth a task of its own.
-pub(in crate::map) fn halve<T: Real>(dst: MatMut<'_, T>, weight: MatRef<'_, T>, y: MatRef<'_, T>) {
+/// dst = weight · y in strips of rows, a task each where that is worth it.
+///
+/// A strip is wide enough that packing all of y for it is a small part of its product.
+pub(in crate::map) fn by_strips<T: Real>(dst: MatMut<'_, T>, weight: MatRef<'_, T>, y: MatRef<'_, T>) {
     const WORTH_A_TASK: usize = 1 << 22;
+    const STRIP_ROWS: usize = 64;
     let rows = dst.nrows();
-    if rows * y.nrows() * y.ncols() < WORTH_A_TASK || rows < 2 {
-        return product(dst, Accum::Replace, weight, y);
-    }
-    let middle = (rows / 2).next_multiple_of(8).min(rows - 1);
-    let (upper, lower) = dst.split_at_row_mut(middle);
-    let (weight_upper, weight_lower) = weight.split_at_row(middle);
-    rayon::join(|| halve(upper, weight_upper, y), || halve(lower, weight_lower, y));
+    let strips = (rows * y.nrows() * y.ncols() / WORTH_A_TASK).min(rows / STRIP_ROWS).max(1);
+    let strip_rows = rows.div_ceil(strips).next_multiple_of(16);
+    let mut rest = Some(dst);
+    let strips = (0..rows).step_by(strip_rows.max(1)).map_while(|first| {
+        let dst = rest.take()?;
+        let (strip, behind) = dst.split_at_row_mut(strip_rows.min(rows - first));
+        rest = Some(behind);
+        Some((strip, weight.subrows(first, strip_rows.min(rows - first))))
+    });
+    each(strips, |_, (dst, weight)| product(dst, Accum::Replace, weight, y));
 }
 
 /// Layer k ≥ 1: adds c + X(gate ⊙ x) to s and X diag(gate) to M.

@@ -9,11 +9,13 @@
 //! - from ū_L = 0, J̄_L = 0:   s̄_i += h(τ_i ū_i + (1 − τ_i²) rowsum(J̄_i M_i)),   M̄_i += hτ_i J̄_i,
 //!   Ā_i += [s̄_i | M̄_i][u_{i−1} | J_{i−1}]ᵀ,   [ū_{i−1} | J̄_{i−1}] = [ū_i | J̄_i] + A_iᵀ[s̄_i | M̄_i];
 //! - s̄₀ += τ₀ū₀ + (1 − τ₀²) rowsum(J̄₀ A₀ˣ),   Ā₀ᵗˣ += s̄₀pᵀ + δ₀vᵀ,   Ā₀ˣ += τ₀J̄₀ + 2λd₀A₀ˣ,   p̄ = A₀ᵗˣᵀs̄₀ + Qv.
+//!
+//! Where λ = 0, M̄ and J̄ vanish, and a stage without Jacobians is enough: blocks then have one column a row instead of n + 1.
 
 use crate::kernel::{Accum, MatMut};
 
 use super::CotMap;
-use super::potential::{Frame, Scratch, Stage, residual_jacobian};
+use super::potential::{Frame, Scratch, Stage, Times, Wanted, residual_jacobian};
 use crate::kernel::{Real, axpy, axpy_columns, columns, columns_mut, dot, product, row_dots, vectorised};
 
 /// Adjoints within one stage.
@@ -21,7 +23,7 @@ use crate::kernel::{Real, axpy, axpy_columns, columns, columns_mut, dot, product
 pub(super) struct Bars<T> {
     /// s̄₀ of every row, or for i ≥ 1 [s̄_i | M̄_i] of every row, then δ_i of every row.
     levels: Vec<Vec<T>>,
-    /// [ū_i | J̄_i], n + 1 columns a row.
+    /// [ū_i | J̄_i] of every row.
     pull: Vec<T>,
     delta_bar: Vec<T>,
     /// w numbers of the row at hand.
@@ -29,14 +31,14 @@ pub(super) struct Bars<T> {
 }
 
 impl<T: Real> Bars<T> {
-    pub(super) fn new(map: &CotMap<T>, rows: usize) -> Self {
-        let (n, w) = (map.layout.shape.target, map.layout.shape.width);
+    pub(super) fn new(map: &CotMap<T>, rows: usize, wanted: Wanted) -> Self {
+        let (cols, w) = (wanted.cols(map.layout.shape.target), map.layout.shape.width);
         let zeros = |length: usize| vec![T::ZERO; length];
         Self {
             levels: (0..=map.layout.residual)
-                .map(|i| zeros(w * rows * if i == 0 { 1 } else { n + 2 }))
+                .map(|i| zeros(w * rows * if i == 0 { 1 } else { cols + 1 }))
                 .collect(),
-            pull: zeros(w * (n + 1) * rows),
+            pull: zeros(w * cols * rows),
             delta_bar: zeros(w * rows),
             row: zeros(w),
         }
@@ -92,7 +94,7 @@ impl<T: Real> Sums<T> {
 
 impl<T: Real> CotMap<T> {
     /// Pulls (v, λ) of one stage back to x (`x_bar`, replaced) and, where `sums` are given, to the records and to
-    /// the parameters (added).
+    /// the parameters (added). A stage without a Laplacian has λ = 0.
     pub(super) fn pull_stage(
         &self,
         frame: &Frame<T>,
@@ -101,7 +103,7 @@ impl<T: Real> CotMap<T> {
         bars: &mut Bars<T>,
         mut sums: Option<&mut Sums<T>>,
         records: &mut [T],
-        (t, x): (T, &[T]),
+        (times, x): (Times<'_, T>, &[T]),
         (v, lambda): (&[T], T),
         rows: usize,
         x_bar: &mut [T],
@@ -111,7 +113,7 @@ impl<T: Real> CotMap<T> {
         }
         self.climb(frame, stage, scratch, bars, sums.as_deref_mut(), (v, lambda), rows);
         self.descend(frame, stage, scratch, bars, sums.as_deref_mut(), rows);
-        self.close(frame, stage, bars, sums, records, (t, x), v, rows, x_bar);
+        self.close(frame, stage, bars, sums, records, (times, x), v, rows, x_bar);
     }
 
     /// Up the sensitivities: ḡ_i, the shares of s̄_i and M̄_i that come from δ_i and d_i, and again [u_i | J_i].
@@ -126,8 +128,8 @@ impl<T: Real> CotMap<T> {
         rows: usize,
     ) {
         let (n, w, top) = (self.layout.shape.target, self.layout.shape.width, self.layout.residual);
-        let (h, span) = (self.residual_weight(), w * (n + 1));
-        let opening = &self.parameters[self.layout.weights[0].clone()][..span];
+        let (h, span) = (self.residual_weight(), w * stage.wanted.cols(n));
+        let opening = &self.parameters[self.layout.weights[0].clone()][..w * (n + 1)];
         let head = &self.parameters[self.layout.head.clone()];
         let Bars { levels, delta_bar, row: spare, .. } = bars;
         let first = &stage.levels[0];
@@ -193,8 +195,9 @@ impl<T: Real> CotMap<T> {
         mut sums: Option<&mut Sums<T>>,
         rows: usize,
     ) {
-        let (n, w, top) = (self.layout.shape.target, self.layout.shape.width, self.layout.residual);
-        let (h, span) = (self.residual_weight(), w * (n + 1));
+        let (w, top) = (self.layout.shape.width, self.layout.residual);
+        let cols = stage.wanted.cols(self.layout.shape.target);
+        let (h, span) = (self.residual_weight(), w * cols);
         let Bars { levels, pull, row: spare, .. } = bars;
         for i in (1..=top).rev() {
             let (here, bar) = (&stage.levels[i], &mut levels[i]);
@@ -215,14 +218,14 @@ impl<T: Real> CotMap<T> {
                 );
             }
             if let Some(sums) = sums.as_deref_mut() {
-                let left = columns(bar, w, (n + 2) * rows, w);
-                let right = columns(&scratch.blocks[i - 1], w, (n + 2) * rows, w);
+                let left = columns(bar, w, (cols + 1) * rows, w);
+                let right = columns(&scratch.blocks[i - 1], w, (cols + 1) * rows, w);
                 product(columns_mut(&mut sums.weights[i], w, w, w), Accum::Add, left, right.transpose());
             }
             let turned = columns(&frame.turned[i - 1], w, w, w);
             let accum = if i == top { Accum::Replace } else { Accum::Add };
-            let dst = columns_mut(pull, w, (n + 1) * rows, w);
-            product(dst, accum, turned, columns(bar, w, (n + 1) * rows, w));
+            let dst = columns_mut(pull, w, cols * rows, w);
+            product(dst, accum, turned, columns(bar, w, cols * rows, w));
         }
     }
 
@@ -234,14 +237,14 @@ impl<T: Real> CotMap<T> {
         bars: &mut Bars<T>,
         mut sums: Option<&mut Sums<T>>,
         records: &mut [T],
-        (t, x): (T, &[T]),
+        (times, x): (Times<'_, T>, &[T]),
         v: &[T],
         rows: usize,
         x_bar: &mut [T],
     ) {
         let (n, w) = (self.layout.shape.target, self.layout.shape.width);
-        let (span, stride, kappa) = (w * (n + 1), self.layout.record, self.layout.kappa());
-        let opening = &self.parameters[self.layout.weights[0].clone()][..span];
+        let (span, stride, kappa) = (w * stage.wanted.cols(n), self.layout.record, self.layout.kappa());
+        let opening = &self.parameters[self.layout.weights[0].clone()][..w * (n + 1)];
         let (first, Bars { levels, pull, row: spare, .. }) = (&stage.levels[0], bars);
         vectorised(
             #[inline(always)]
@@ -251,13 +254,14 @@ impl<T: Real> CotMap<T> {
                     let (tanh, back) = (&first.turn[row.clone()], &first.back[row.clone()]);
                     let (pull, s_bar) = (&pull[b * span..(b + 1) * span], &mut levels[0][row]);
                     let (x, v) = (&x[b * n..(b + 1) * n], &v[b * (n + 1)..(b + 1) * (n + 1)]);
-                    close_row(s_bar, tanh, pull, &opening[w..], spare);
+                    close_row(s_bar, tanh, pull, &opening[w..span], spare);
                     let x_bar = &mut x_bar[b * n..(b + 1) * n];
                     for (j, x_bar) in x_bar.iter_mut().enumerate() {
                         let turned = dot(&frame.quadratic[(j + 1) * (n + 1)..(j + 2) * (n + 1)], v);
                         *x_bar = turned + dot(&opening[(j + 1) * w..(j + 2) * w], s_bar);
                     }
                     let Some(sums) = sums.as_deref_mut() else { continue };
+                    let t = times.row(b);
                     let record = &mut records[b * stride..(b + 1) * stride];
                     sum_opening(&mut sums.weights[0], &mut record[..w], [s_bar, tanh, back], pull, (t, x), v);
                     axpy(T::ONE, v, &mut record[kappa.clone()]);
@@ -415,7 +419,8 @@ fn close_row<T: Real>(s_bar: &mut [T], tanh: &[T], pull: &[T], space: &[T], mixe
     }
 }
 
-/// With `from` = (s̄₀, τ₀, g₀): Ā₀ᵗ += s̄₀t + δ₀v₀, Ā₀ˣ += s̄₀xᵀ + δ₀vᵀ + τ₀J̄₀, and the record grows by s̄₀.
+/// With `from` = (s̄₀, τ₀, g₀): Ā₀ᵗ += s̄₀t + δ₀v₀, Ā₀ˣ += s̄₀xᵀ + δ₀vᵀ + τ₀J̄₀, the last where there is a J̄₀, and the record
+/// grows by s̄₀.
 #[inline(always)]
 fn sum_opening<T: Real>(
     sums: &mut [T],
@@ -433,8 +438,17 @@ fn sum_opening<T: Real>(
         record[i] += s_bar[i];
         time[i] += s_bar[i].fma(t, tanh[i] * back[i] * v_time);
     }
-    let all = space.chunks_exact_mut(w).zip(pull[w..].chunks_exact(w)).zip(x.iter().zip(&v[1..]));
-    for ((sum, j_bar), (&x, &v)) in all {
+    let each = space.chunks_exact_mut(w).zip(x.iter().zip(&v[1..]));
+    if pull.len() == w {
+        for (sum, (&x, &v)) in each {
+            let sum = &mut sum[..w];
+            for i in 0..w {
+                sum[i] += s_bar[i].fma(x, tanh[i] * back[i] * v);
+            }
+        }
+        return;
+    }
+    for ((sum, (&x, &v)), j_bar) in each.zip(pull[w..].chunks_exact(w)) {
         let (sum, j_bar) = (&mut sum[..w], &j_bar[..w]);
         for i in 0..w {
             sum[i] += s_bar[i].fma(x, tanh[i] * back[i].fma(v, j_bar[i]));

@@ -8,7 +8,7 @@
 
 use super::CotMap;
 use super::adjoint::{Bars, Sums};
-use super::potential::{Frame, Scratch, Stage, Wanted};
+use super::potential::{Frame, Scratch, Stage, Times, Wanted};
 use crate::kernel::Real;
 use crate::map::HALF_LOG_TWO_PI;
 use crate::map::batch::Contexts;
@@ -89,27 +89,28 @@ impl<T: Real> Shard<T> {
 #[derive(Debug)]
 pub(super) struct Track<T> {
     /// One stage that is used repeatedly, or every stage of the trajectory.
-    stages: Vec<Stage<T>>,
-    scratch: Scratch<T>,
-    bars: Option<Bars<T>>,
+    pub stages: Vec<Stage<T>>,
+    pub scratch: Scratch<T>,
+    pub bars: Option<Bars<T>>,
     point: Vec<T>,
     slope: Vec<T>,
     /// x of every stage, where a reverse pass is to follow.
     inputs: Vec<T>,
-    v: Vec<T>,
-    /// Adjoints of the four stages' x.
-    stage_bar: Vec<T>,
+    /// Adjoints of (∂ₜΦ, ∇ₓΦ), n + 1 a row.
+    pub v: Vec<T>,
+    /// Adjoints of a stage's x.
+    pub stage_bar: Vec<T>,
 }
 
 impl<T: Real> Track<T> {
     /// For `rows` rows and, where a reverse pass is wanted, `kept` stages, or 0 to evaluate them again.
     pub(super) fn new(map: &CotMap<T>, rows: usize, wanted: Wanted, kept: usize) -> Self {
         let n = map.layout.shape.target;
-        let reverse = |length: usize| vec![T::ZERO; if wanted == Wanted::Adjoint { length } else { 0 }];
+        let reverse = |length: usize| vec![T::ZERO; if wanted.reverses() { length } else { 0 }];
         Self {
             stages: (0..kept.max(1)).map(|_| Stage::new(map, rows, wanted)).collect(),
             scratch: Scratch::new(map, rows, wanted),
-            bars: (wanted == Wanted::Adjoint).then(|| Bars::new(map, rows)),
+            bars: wanted.reverses().then(|| Bars::new(map, rows, wanted)),
             point: vec![T::ZERO; n * rows],
             slope: vec![T::ZERO; n * rows],
             inputs: Vec::new(),
@@ -140,7 +141,7 @@ impl<T: Real> CotMap<T> {
         let keeps = remember && track.keeps(journey.steps);
         let Track { stages, scratch, point, slope, inputs, .. } = track;
         let Shard { x, log_det, transport, hjb, .. } = shard;
-        let with_laplacian = stages[0].wanted != Wanted::Gradient;
+        let with_laplacian = stages[0].wanted.has_laplacian();
         let (x, point, slope) = (&mut x[..n * rows], &mut point[..n * rows], &mut slope[..n * rows]);
         if remember && inputs.len() < 4 * journey.steps * n * rows {
             inputs.resize(4 * journey.steps * n * rows, T::ZERO);
@@ -157,7 +158,7 @@ impl<T: Real> CotMap<T> {
                     inputs[index * n * rows..(index + 1) * n * rows].copy_from_slice(point);
                 }
                 let stage = &mut stages[if keeps { index } else { 0 }];
-                let time = T::from_f64(journey.time_of(k, s));
+                let time = Times::Common(T::from_f64(journey.time_of(k, s)));
                 self.evaluate(frame, stage, scratch, contexts, time, point, rows);
                 let share = T::from_f64(WEIGHTS[s]);
                 let ahead = T::from_f64(if s < 3 { -size * NODES[s + 1] } else { 0.0 });
@@ -219,7 +220,7 @@ impl<T: Real> CotMap<T> {
             for s in (0..4).rev() {
                 let index = 4 * k + s;
                 let x = &inputs[index * n * rows..(index + 1) * n * rows];
-                let time = T::from_f64(journey.time_of(k, s));
+                let time = Times::Common(T::from_f64(journey.time_of(k, s)));
                 let stage = &mut stages[if keeps { index } else { 0 }];
                 if !keeps {
                     self.evaluate(frame, stage, scratch, contexts, time, x, rows);

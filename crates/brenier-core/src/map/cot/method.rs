@@ -39,6 +39,8 @@ pub struct FlowSettings {
     pub alpha_hjb: f64,
     /// Bytes that a training workspace may spend to keep activations.
     pub activation_bytes: usize,
+    /// Cheap steps of flow matching before those of the likelihood.
+    pub warm_steps: u64,
 }
 
 /// The settings as files have them: with both weights as the authors' programs state them, if one likes.
@@ -54,6 +56,7 @@ struct Written {
     alpha_hjb: f64,
     authors_alphas: Option<[f64; 2]>,
     activation_bytes: usize,
+    warm_steps: u64,
 }
 
 impl Default for Written {
@@ -69,6 +72,7 @@ impl Default for Written {
             alpha_hjb: settings.alpha_hjb,
             authors_alphas: None,
             activation_bytes: settings.activation_bytes,
+            warm_steps: settings.warm_steps,
         }
     }
 }
@@ -86,6 +90,7 @@ impl TryFrom<Written> for FlowSettings {
             alpha_transport: written.alpha_transport,
             alpha_hjb: written.alpha_hjb,
             activation_bytes: written.activation_bytes,
+            warm_steps: written.warm_steps,
         };
         if let Some([c, r]) = written.authors_alphas {
             if !(c > 0.0 && r >= 0.0) {
@@ -99,8 +104,14 @@ impl TryFrom<Written> for FlowSettings {
 
 impl Default for FlowSettings {
     fn default() -> Self {
-        let CotSettings { time_steps, evaluation_steps, alpha_transport, alpha_hjb, activation_bytes } =
-            CotSettings::default();
+        let CotSettings {
+            time_steps,
+            evaluation_steps,
+            alpha_transport,
+            alpha_hjb,
+            activation_bytes,
+            warm_steps,
+        } = CotSettings::default();
         Self {
             feature_width: None,
             depth: None,
@@ -110,6 +121,7 @@ impl Default for FlowSettings {
             alpha_transport,
             alpha_hjb,
             activation_bytes,
+            warm_steps,
         }
     }
 }
@@ -129,6 +141,7 @@ impl FlowSettings {
             alpha_transport: self.alpha_transport,
             alpha_hjb: self.alpha_hjb,
             activation_bytes: self.activation_bytes,
+            warm_steps: self.warm_steps,
         }
     }
 }
@@ -222,6 +235,12 @@ impl ListedMethod for FlowSettings {
                 help: "both weights as the paper's programs state them, C,R for transport + C·NLL + R·HJB",
                 default: "",
             },
+            SettingInfo {
+                name: "warm_steps",
+                kind: SettingKind::Whole,
+                help: "cheap steps of flow matching before those of the likelihood",
+                default: "0",
+            },
         ],
         spaces: &[
             (
@@ -308,8 +327,12 @@ impl TransportMap for Flow {
 
     fn details(&self) -> Vec<(&'static str, String)> {
         let flow = self.double.settings();
+        let warm = match flow.warm_steps {
+            0 => String::new(),
+            steps => format!("; warm start of {steps} steps"),
+        };
         let text = format!(
-            "{} steps in training, {} in use; weights: transport {}, HJB {}",
+            "{} steps in training, {} in use; weights: transport {}, HJB {}{warm}",
             flow.time_steps, flow.evaluation_steps, flow.alpha_transport, flow.alpha_hjb
         );
         vec![("flow", text)]

@@ -9,7 +9,7 @@
 //! E\[½‖x(1)‖² + (n/2) log 2π − ℓ(1)\] + α₁ E\[∫½‖∇ₓΦ‖²\] + α₂ E\[∫|−∂ₜΦ + ½‖∇ₓΦ‖²|\],
 //!
 //! whose last two terms, the transport cost and the violation of the Hamilton–Jacobi–Bellman equation, make the
-//! trajectories straight and the map optimal.
+//! trajectories straight and the map optimal. Cheap steps of flow matching may come first (`warm.rs`).
 
 mod adjoint;
 mod flow;
@@ -19,6 +19,7 @@ mod method;
 mod potential;
 mod shape;
 mod step;
+mod warm;
 
 pub use method::{Flow, FlowSettings};
 pub use shape::CotShape;
@@ -51,6 +52,8 @@ pub struct CotSettings {
     /// Bytes that a training workspace may spend to keep activations; beyond, they are computed again in the
     /// reverse pass. The gradient is the same.
     pub activation_bytes: usize,
+    /// Steps of flow matching at the start of a training, before those of the likelihood.
+    pub warm_steps: u64,
 }
 
 impl Default for CotSettings {
@@ -61,6 +64,7 @@ impl Default for CotSettings {
             alpha_transport: 0.01,
             alpha_hjb: 0.1,
             activation_bytes: 256 << 20,
+            warm_steps: 0,
         }
     }
 }

@@ -62,12 +62,43 @@ pub(super) enum Wanted {
     Laplacian,
     /// The same, and what the reverse pass needs.
     Adjoint,
+    /// ∇ₓΦ alone, and what its reverse pass needs.
+    GradientAdjoint,
 }
 
 impl Wanted {
     /// Columns of a block per row: n + 1, or 1 where no Laplacian is wanted.
-    fn cols(self, n: usize) -> usize {
-        if self == Self::Gradient { 1 } else { n + 1 }
+    pub(super) fn cols(self, n: usize) -> usize {
+        if self.has_laplacian() { n + 1 } else { 1 }
+    }
+
+    /// Whether ∂ₜΦ and ΔₓΦ are wanted.
+    pub(super) fn has_laplacian(self) -> bool {
+        matches!(self, Self::Laplacian | Self::Adjoint)
+    }
+
+    /// Whether a reverse pass is to follow.
+    pub(super) fn reverses(self) -> bool {
+        matches!(self, Self::Adjoint | Self::GradientAdjoint)
+    }
+}
+
+/// The time at which every row is evaluated.
+#[derive(Clone, Copy)]
+pub(super) enum Times<'a, T> {
+    /// That of a stage of the scheme.
+    Common(T),
+    /// Each row's own.
+    Own(&'a [f64]),
+}
+
+impl<T: Real> Times<'_, T> {
+    #[inline(always)]
+    pub(super) fn row(&self, b: usize) -> T {
+        match self {
+            Self::Common(t) => *t,
+            Self::Own(times) => T::from_f64(times[b]),
+        }
     }
 }
 
@@ -78,7 +109,7 @@ impl<T: Real> Stage<T> {
         let zeros = |length: usize| vec![T::ZERO; length];
         let levels = (0..=residual)
             .map(|i| Level {
-                value: zeros(if i < residual && wanted == Wanted::Adjoint { w * rows } else { 0 }),
+                value: zeros(if i < residual && wanted.reverses() { w * rows } else { 0 }),
                 turn: zeros(if i == 0 { w * rows } else { w * cols * rows }),
                 back: zeros(if i < residual { w * rows } else { 0 }),
             })
@@ -99,7 +130,7 @@ pub(super) struct Scratch<T> {
 impl<T: Real> Scratch<T> {
     pub(super) fn new(map: &CotMap<T>, rows: usize, wanted: Wanted) -> Self {
         let (n, w) = (map.layout.shape.target, map.layout.shape.width);
-        let cols = wanted.cols(n) + usize::from(wanted == Wanted::Adjoint);
+        let cols = wanted.cols(n) + usize::from(wanted.reverses());
         let blocks = (0..map.layout.residual).map(|_| vec![T::ZERO; w * cols * rows]).collect();
         Self { blocks, delta: vec![T::ZERO; w * rows] }
     }
@@ -200,7 +231,7 @@ impl<T: Real> CotMap<T> {
         stage: &mut Stage<T>,
         scratch: &mut Scratch<T>,
         contexts: Contexts<'_, T>,
-        t: T,
+        times: Times<'_, T>,
         x: &[T],
         rows: usize,
     ) {
@@ -208,7 +239,7 @@ impl<T: Real> CotMap<T> {
         let h = self.residual_weight();
         let cols = stage.wanted.cols(n);
         let span = cols * w;
-        let keeps = stage.wanted == Wanted::Adjoint;
+        let keeps = stage.wanted.reverses();
         let opening = &self.parameters[self.layout.weights[0].clone()][..w * (n + 1)];
         let Scratch { blocks, delta } = scratch;
         let Level { value, turn, .. } = &mut stage.levels[0];
@@ -219,7 +250,7 @@ impl<T: Real> CotMap<T> {
                 for b in 0..rows {
                     let block = &mut block[b * span..(b + 1) * span];
                     let (turn, x) = (&mut turn[b * w..(b + 1) * w], &x[b * n..(b + 1) * n]);
-                    open_row(block, turn, opening, &contexts.row(b)[..w], t, x);
+                    open_row(block, turn, opening, &contexts.row(b)[..w], times.row(b), x);
                     if keeps {
                         value[b * w..(b + 1) * w].copy_from_slice(&block[..w]);
                     }
@@ -293,7 +324,7 @@ impl<T: Real> CotMap<T> {
         }
         let first = &levels[0];
         let kappa = self.layout.kappa();
-        let skipped = usize::from(*wanted == Wanted::Gradient);
+        let skipped = usize::from(!wanted.has_laplacian());
         vectorised(
             #[inline(always)]
             || {
@@ -309,7 +340,7 @@ impl<T: Real> CotMap<T> {
                     }
                     let gradient = &mut gradient[b * (n + 1)..(b + 1) * (n + 1)];
                     gradient.copy_from_slice(&contexts.row(b)[kappa.clone()]);
-                    axpy(t, &frame.quadratic[..n + 1], gradient);
+                    axpy(times.row(b), &frame.quadratic[..n + 1], gradient);
                     for (j, &x) in x[b * n..(b + 1) * n].iter().enumerate() {
                         axpy(x, &frame.quadratic[(j + 1) * (n + 1)..(j + 2) * (n + 1)], gradient);
                     }
@@ -336,7 +367,7 @@ impl<T: Real> CotMap<T> {
         let e = if embedding.is_empty() { columns(y, m, rows, m) } else { embedding.output(&values, rows) };
         self.contexts_of(e, &mut records, rows);
         let contexts = Contexts { records: &records, stride: self.layout.record, index: None };
-        self.evaluate(&self.frame(), &mut stage, &mut scratch, contexts, t, x, rows);
+        self.evaluate(&self.frame(), &mut stage, &mut scratch, contexts, Times::Common(t), x, rows);
         let of = |range: &std::ops::Range<usize>| &self.parameters[range.clone()];
         let (mut value, mut gradient) = (vec![T::ZERO; rows], vec![T::ZERO; rows * d]);
         let (mut u, mut s) = (vec![T::ZERO; w], vec![T::ZERO; w]);

@@ -14,9 +14,11 @@ use crate::Result;
 use crate::kernel::{Real, columns, columns_mut, product};
 use crate::map::batch::{BLOCK_ENTRIES, Contexts, batch_by_batch, sum_into};
 use crate::map::embed::EmbeddingPart;
+use crate::map::lines::Lines;
 use crate::map::ode::Journey;
 use crate::map::{ConditionalMap, Constraint, ParameterBlock, Trainable};
 use crate::parallel::each;
+use crate::train::StepRandom;
 
 /// Memory of a training step for batches up to a fixed size.
 #[derive(Debug)]
@@ -36,6 +38,12 @@ pub struct CotWorkspace<T> {
     shards: Vec<Shard<T>>,
     /// One per thread at work, made when first needed: a shard takes one and puts it back.
     tracks: Mutex<Vec<Track<T>>>,
+    /// The same for warm steps.
+    warm_tracks: Mutex<Vec<Track<T>>>,
+    /// Random numbers of a step that is a warm one.
+    warm: Option<StepRandom>,
+    /// Where a warm step evaluates every row.
+    lines: Lines<T>,
     /// Stages of a track: all of a trajectory's, or 0 to evaluate them again in the reverse pass.
     kept: usize,
     blocks: Vec<ParameterBlock>,
@@ -65,6 +73,17 @@ enum Part {
     Constant,
     /// A part of the embedding.
     Embedding(EmbeddingPart),
+}
+
+/// What is done with a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pass {
+    /// The objective with its adjoints.
+    Step,
+    /// The loss of a warm step with its adjoints.
+    Warm,
+    /// The mean NLL alone.
+    Loss,
 }
 
 /// Rows of a shard: depends on the batch alone, so that the number of threads changes no bit.
@@ -118,11 +137,20 @@ impl<T: Real> CotMap<T> {
         (blocks, parts)
     }
 
-    /// Runs the loaded batch shard by shard: the objective with its adjoints, or the mean NLL alone.
-    fn run(&self, workspace: &mut CotWorkspace<T>, with_adjoints: bool) -> Result<f64> {
-        let CotWorkspace { rows, shard_rows, x, y, frame, shards, tracks, kept, .. } = workspace;
-        let CotWorkspace { embedded, embedded_bars, records, adjoints, .. } = workspace;
-        let (rows, shard_rows, kept, tracks) = (*rows, *shard_rows, *kept, &*tracks);
+    /// The loss of the placed rows of a warm step, and its adjoints.
+    pub(super) fn warm_adjoints(&self, workspace: &mut CotWorkspace<T>) -> Result<f64> {
+        self.run(workspace, Pass::Warm)
+    }
+
+    /// Runs the loaded batch shard by shard.
+    fn run(&self, workspace: &mut CotWorkspace<T>, pass: Pass) -> Result<f64> {
+        let CotWorkspace { rows, shard_rows, x, y, lines, frame, shards, kept, .. } = workspace;
+        let CotWorkspace { embedded, embedded_bars, records, adjoints, tracks, warm_tracks, .. } = workspace;
+        let (rows, shard_rows, lines) = (*rows, *shard_rows, &*lines);
+        let (tracks, wanted, kept) = match pass {
+            Pass::Step | Pass::Loss => (&*tracks, Wanted::Adjoint, *kept),
+            Pass::Warm => (&*warm_tracks, Wanted::GradientAdjoint, 0),
+        };
         let (n, m, stride) = (self.layout.shape.target, self.layout.shape.given, self.layout.record);
         let used = rows.div_ceil(shard_rows);
         let objective = Objective {
@@ -130,7 +158,10 @@ impl<T: Real> CotMap<T> {
             transport: self.settings.alpha_transport,
             hjb: self.settings.alpha_hjb,
         };
-        let steps = if with_adjoints { self.settings.time_steps } else { self.settings.evaluation_steps };
+        let steps = match pass {
+            Pass::Step | Pass::Warm => self.settings.time_steps,
+            Pass::Loss => self.settings.evaluation_steps,
+        };
         let journey = Journey::to_reference(steps);
         self.refresh(frame);
         let (frame, embedding) = (&*frame, &self.layout.embedding);
@@ -141,11 +172,9 @@ impl<T: Real> CotMap<T> {
         each(
             shards[..used].iter_mut().zip(both).zip(values.zip(bars)),
             |index, ((shard, (records, adjoints)), (values, bars))| {
-                let mut track =
-                    take(tracks).unwrap_or_else(|| Track::new(self, shard_rows, Wanted::Adjoint, kept));
+                let mut track = take(tracks).unwrap_or_else(|| Track::new(self, shard_rows, wanted, kept));
                 let first = index * shard_rows;
                 let count = shard_rows.min(rows - first);
-                shard.x[..count * n].copy_from_slice(&x[first * n..(first + count) * n]);
                 let y = &y[first * m..(first + count) * m];
                 if embedding.is_empty() {
                     self.contexts_of(columns(y, m, count, m), records, count);
@@ -154,13 +183,21 @@ impl<T: Real> CotMap<T> {
                     self.contexts_of(embedding.output(values, count), records, count);
                 }
                 let contexts = Contexts { records, stride, index: None };
-                self.integrate(frame, &mut track, shard, contexts, count, journey, with_adjoints);
-                shard.loss = (0..count).map(|b| shard.row_loss(b, n)).sum();
-                if with_adjoints {
+                if pass == Pass::Warm {
+                    let (own, weight) = ((first, count), objective.weight);
+                    self.match_rows(frame, &mut track, shard, contexts, lines, own, weight, adjoints);
+                } else {
+                    shard.x[..count * n].copy_from_slice(&x[first * n..(first + count) * n]);
+                    self.integrate(frame, &mut track, shard, contexts, count, journey, pass == Pass::Step);
+                    shard.loss = (0..count).map(|b| shard.row_loss(b, n)).sum();
+                }
+                if pass == Pass::Step {
                     for b in 0..count {
                         shard.loss += objective.transport * shard.transport[b] + objective.hjb * shard.hjb[b];
                     }
                     self.pull_back(frame, &mut track, shard, contexts, count, journey, objective, adjoints);
+                }
+                if pass != Pass::Loss {
                     let sums = shard.sums.as_mut().expect("a shard that sums adjoints");
                     self.close_parameters(sums, adjoints, count);
                     if !embedding.is_empty() {
@@ -171,8 +208,10 @@ impl<T: Real> CotMap<T> {
                 put_back(tracks, track);
             },
         );
-        for (index, shard) in shards[..used].iter().enumerate() {
-            self.check_shard(shard, shard_rows.min(rows - index * shard_rows), index * shard_rows)?;
+        if pass != Pass::Warm {
+            for (index, shard) in shards[..used].iter().enumerate() {
+                self.check_shard(shard, shard_rows.min(rows - index * shard_rows), index * shard_rows)?;
+            }
         }
         Ok(shards[..used].iter().map(|shard| shard.loss).sum::<f64>() * objective.weight)
     }
@@ -187,6 +226,11 @@ impl<T: Real> CotMap<T> {
 }
 
 impl<T: Real> CotWorkspace<T> {
+    /// The loaded rows x, and where a warm step is to evaluate them.
+    pub(super) fn rows_and_lines(&mut self, n: usize) -> (&[T], &mut Lines<T>) {
+        (&self.x[..self.rows * n], &mut self.lines)
+    }
+
     fn sums<'a>(&'a self, pick: impl Fn(&'a Sums<T>) -> &'a [T]) -> impl Iterator<Item = &'a [T]> {
         let used = self.rows.div_ceil(self.shard_rows);
         let sums = self.shards[..used].iter().map(|shard| shard.sums.as_ref());
@@ -218,6 +262,9 @@ impl<T: Real> Trainable<T> for CotMap<T> {
             adjoints: vec![T::ZERO; count * shard_rows * self.layout.record],
             shards: (0..count).map(|_| Shard::with_sums(self, shard_rows)).collect(),
             tracks: Mutex::new(Vec::new()),
+            warm_tracks: Mutex::new(Vec::new()),
+            warm: None,
+            lines: Lines::new(rows, shape.target),
             kept,
             blocks,
             parts,
@@ -226,14 +273,27 @@ impl<T: Real> Trainable<T> for CotMap<T> {
 
     batch_by_batch!(CotWorkspace);
 
-    /// NLL + α₁ transport + α₂ HJB, averaged over the batch, with `time_steps` steps.
+    fn warm_steps(&self) -> u64 {
+        self.settings.warm_steps
+    }
+
+    fn begin_step(&self, workspace: &mut CotWorkspace<T>, random: StepRandom) {
+        workspace.warm = (random.step <= self.settings.warm_steps).then_some(random);
+    }
+
+    /// NLL + α₁ transport + α₂ HJB, averaged over the batch, with `time_steps` steps; in a warm step the mean of
+    /// ½‖∇ₓΦ(t, x_t; y) + z − x‖².
     fn adjoints(&self, workspace: &mut CotWorkspace<T>) -> Result<f64> {
-        self.run(workspace, true)
+        let Some(random) = workspace.warm else { return self.run(workspace, Pass::Step) };
+        let n = self.layout.shape.target;
+        let (x, lines) = workspace.rows_and_lines(n);
+        lines.scatter(x, n, random);
+        self.warm_adjoints(workspace)
     }
 
     /// The mean NLL alone, with `evaluation_steps` steps.
     fn loss(&self, workspace: &mut CotWorkspace<T>) -> Result<f64> {
-        self.run(workspace, false)
+        self.run(workspace, Pass::Loss)
     }
 
     fn loss_cost(&self) -> f64 {

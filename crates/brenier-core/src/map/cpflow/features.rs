@@ -11,7 +11,9 @@ use super::{CpFlowMap, Parts};
 use crate::kernel::{
     Real, columns, columns_mut, dot, elu, gaussian_softplus, product, softplus, spd, vectorised,
 };
-use crate::map::convex::loops::{DENSE_FROM, curvature_product, curvature_row, extend_row, gate_row, halve};
+use crate::map::convex::loops::{
+    DENSE_FROM, by_strips, curvature_product, curvature_row, extend_row, gate_row,
+};
 
 /// What one hidden layer keeps for every row; heights are h throughout.
 #[derive(Debug)]
@@ -178,7 +180,7 @@ impl<T: Real> CpFlowMap<T> {
         let start = index * self.layout.part;
         if m > 0 {
             let dst = columns_mut(records, stride, cols, stride).subrows_mut(start, h);
-            halve(dst, columns(weight, h, m, h), columns(y, m, cols, m));
+            by_strips(dst, columns(weight, h, m, h), columns(y, m, cols, m));
         } else {
             records
                 .chunks_exact_mut(stride)

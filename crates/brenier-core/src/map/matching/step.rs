@@ -2,23 +2,18 @@
 
 use std::ops::Range;
 
-use rand::RngExt;
-use rand_distr::StandardNormal;
-
 use super::MatchingMap;
 use super::field::{Bars, Stage, TIME_FEATURES, Wanted, time_features};
 use super::flow::{Cargo, Track};
+use crate::Result;
 use crate::kernel::{Accum, MatRef, Real, columns, columns_mut, product};
 use crate::map::batch::{BLOCK_ENTRIES, Contexts, batch_by_batch, sum_into};
 use crate::map::embed::EmbeddingPart;
+use crate::map::lines::Lines;
 use crate::map::ode::{Journey, broken_trajectory};
 use crate::map::{ConditionalMap, Constraint, ParameterBlock, Trainable, reference_density};
 use crate::parallel::{each, try_each_with};
 use crate::train::StepRandom;
-use crate::{Error, Result};
-
-/// Times are t = 1 − u^0.4: more of them next to the data.
-const TIME_POWER: f64 = 0.4;
 
 /// Columns of Jacobians that a validation within training looks at, at most.
 const VALIDATION_COLUMNS: usize = 1500;
@@ -31,9 +26,9 @@ pub struct MatchingWorkspace<T> {
     x: Vec<T>,
     y: Vec<T>,
     random: StepRandom,
-    /// x_t and z − x of every row, and τ(t).
-    moved: Vec<T>,
-    wanted: Vec<T>,
+    /// Where every row is evaluated, and what the field should be there.
+    lines: Lines<T>,
+    /// τ(t) of every row.
     times: Vec<T>,
     /// The embedding's values of every row, and their adjoints.
     embedded: Vec<T>,
@@ -127,49 +122,24 @@ impl<T: Real> MatchingMap<T> {
         (blocks, parts)
     }
 
-    /// x_t, z − x and τ(t) of the loaded rows, with t and z of the step's own.
-    fn scatter(&self, workspace: &mut MatchingWorkspace<T>) {
-        let mut rng = workspace.random.stream();
-        for b in 0..workspace.rows {
-            let t = 1.0 - rng.random::<f64>().powf(TIME_POWER);
-            self.place(workspace, b, t, |_| rng.sample(StandardNormal));
-        }
-    }
-
-    /// x_t, z − x and τ(t) of row b, with z by its coordinates.
-    fn place(&self, workspace: &mut MatchingWorkspace<T>, b: usize, t: f64, mut z: impl FnMut(usize) -> f64) {
-        let n = self.layout.shape.target;
-        let MatchingWorkspace { x, moved, wanted, times, .. } = workspace;
-        times[b * TIME_FEATURES..(b + 1) * TIME_FEATURES].copy_from_slice(&time_features::<T>(t));
-        for (j, at) in (b * n..(b + 1) * n).enumerate() {
-            let (x, z) = (x[at].to_f64(), z(j));
-            moved[at] = T::from_f64(x + t * (z - x));
-            wanted[at] = T::from_f64(z - x);
-        }
-    }
-
     /// What [`Trainable::adjoints`] does, with given times t and noise z of the loaded rows in place of random ones: the mean of
     /// ½‖v(t, x_t; y) − (z − x)‖².
     pub fn adjoints_at(&self, workspace: &mut MatchingWorkspace<T>, t: &[f64], z: &[T]) -> Result<f64> {
+        let MatchingWorkspace { rows, x, lines, .. } = workspace;
         let n = self.layout.shape.target;
-        if t.len() != workspace.rows || z.len() != workspace.rows * n {
-            return Err(Error::Shape {
-                what: "times and noise",
-                expected: format!("{} and {} numbers", workspace.rows, workspace.rows * n),
-                got: format!("{} and {}", t.len(), z.len()),
-            });
-        }
-        for (b, (&t, z)) in t.iter().zip(z.chunks_exact(n)).enumerate() {
-            self.place(workspace, b, t, |j| z[j].to_f64());
-        }
+        lines.scatter_at(&x[..*rows * n], n, t, z)?;
         Ok(self.regress(workspace))
     }
 
     /// The loss of the placed rows, and their adjoints.
     fn regress(&self, workspace: &mut MatchingWorkspace<T>) -> f64 {
-        let MatchingWorkspace { rows, shard_rows, y, moved, wanted, times, shards, .. } = workspace;
+        let MatchingWorkspace { rows, shard_rows, y, lines, times, shards, .. } = workspace;
         let MatchingWorkspace { embedded, embedded_bars, .. } = workspace;
         let (rows, shard_rows) = (*rows, *shard_rows);
+        for (features, &t) in times.chunks_exact_mut(TIME_FEATURES).zip(&lines.times[..rows]) {
+            features.copy_from_slice(&time_features::<T>(t));
+        }
+        let Lines { moved, wanted, .. } = &*lines;
         let (n, m, stride) = (self.layout.shape.target, self.layout.shape.given, self.layout.record);
         let (w, slots) = (self.layout.shape.width, self.layout.shape.blocks + 1);
         let (weight, embedding) = (T::from_f64(1.0 / rows as f64), &self.layout.embedding);
@@ -284,8 +254,7 @@ impl<T: Real> Trainable<T> for MatchingMap<T> {
             x: vec![T::ZERO; rows * shape.target],
             y: vec![T::ZERO; rows * shape.given],
             random: StepRandom { seed: 0, step: 0 },
-            moved: vec![T::ZERO; rows * shape.target],
-            wanted: vec![T::ZERO; rows * shape.target],
+            lines: Lines::new(rows, shape.target),
             times: vec![T::ZERO; rows * TIME_FEATURES],
             embedded_bars: embedded.clone(),
             embedded,
@@ -310,7 +279,9 @@ impl<T: Real> Trainable<T> for MatchingMap<T> {
     }
 
     fn adjoints(&self, workspace: &mut MatchingWorkspace<T>) -> Result<f64> {
-        self.scatter(workspace);
+        let MatchingWorkspace { rows, x, lines, random, .. } = workspace;
+        let n = self.layout.shape.target;
+        lines.scatter(&x[..*rows * n], n, *random);
         Ok(self.regress(workspace))
     }
 
@@ -354,7 +325,7 @@ impl<T: Real> Trainable<T> for MatchingMap<T> {
     fn block_gradient(&self, workspace: &MatchingWorkspace<T>, index: usize, gradient: &mut [T]) {
         let (layout, shape) = (&self.layout, &self.layout.shape);
         let (n, m, w, slots) = (shape.target, shape.given, shape.width, shape.blocks + 1);
-        let MatchingWorkspace { rows, y, moved, times, embedded, embedded_bars, .. } = workspace;
+        let MatchingWorkspace { rows, y, lines, times, embedded, embedded_bars, .. } = workspace;
         let features = |rows: Range<usize>| match layout.embedding.is_empty() {
             true => columns(&y[rows.start * m..], m, rows.len(), m),
             false => {
@@ -383,7 +354,7 @@ impl<T: Real> Trainable<T> for MatchingMap<T> {
                 gradient.chunks_exact_mut(w).enumerate().for_each(|(slot, part)| sums(part, level_of(slot)));
             }
             Part::Opening => workspace.products(gradient, (w, n), |shard, rows| {
-                let x = columns(&moved[rows.start * n..], n, rows.len(), n);
+                let x = columns(&lines.moved[rows.start * n..], n, rows.len(), n);
                 (columns(&shard.bars.levels[0], w, rows.len(), w), x)
             }),
             Part::Inner { i, cols } => workspace.products(gradient, (w, cols.len()), |shard, rows| {

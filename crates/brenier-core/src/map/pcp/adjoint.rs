@@ -10,12 +10,13 @@ use super::features::{Shard, bend_weights};
 use crate::kernel::{Real, columns, columns_mut, dot, product, spd, vectorised};
 use crate::map::batch::Contexts;
 use crate::map::convex::loops::{DENSE_FROM, bend_row, combine, input_row, reach_row};
+use crate::map::{ConditionalMap, Reference};
 
 impl<T: Real> PcpMap<T> {
-    /// Adjoint of `weight`·Σ_rows (½‖z‖² − log det H) after [`evaluate`](PcpMap::evaluate).
+    /// Adjoint of `weight`·Σ_rows (ρ(z) − log det H) after [`evaluate`](PcpMap::evaluate), ρ the cost of the reference.
     ///
-    /// Leaves the adjoints of the contexts in `records` (those of v excepted), those of X_k, A_K and γ in the
-    /// shard, and what the gradients of the A_k are products of in `bar` and `gated`.
+    /// Leaves the adjoints of the contexts in `records` (those of v excepted), those of X_k, A_K, γ and the tail in
+    /// the shard, ∂ρ/∂z in the place of z, and what the gradients of the A_k are products of in `bar` and `gated`.
     pub(super) fn pull_back(
         &self,
         shard: &mut Shard<T>,
@@ -26,12 +27,24 @@ impl<T: Real> PcpMap<T> {
         records: &mut [T],
         x_bar: Option<&mut [T]>,
     ) {
+        self.pull_back_reference(shard, rows, weight);
         if !self.has_front() {
             return self.pull_back_inside(shard, contexts, x, rows, weight, records, x_bar);
         }
         self.pull_back_front(shard, contexts, rows, weight, records, x_bar, |shard, u, u_bar, records| {
             self.pull_back_inside(shard, contexts, u, rows, weight, records, Some(u_bar));
         });
+    }
+
+    /// z ← ∂ρ/∂z, and the adjoints of log ε/(1 − ε) and l = log (ν − 1), where dν/dl = ν − 1.
+    fn pull_back_reference(&self, shard: &mut Shard<T>, rows: usize, weight: f64) {
+        let (n, reference) = (self.layout.shape.target, self.reference());
+        if let Reference::HeavyTailed { degrees, .. } = reference {
+            let cost = reference.cost(n);
+            let pulled = shard.z[..rows * n].chunks_exact_mut(n).map(|z| cost.pull(z));
+            let [logit, slope] = pulled.fold([0.0; 2], |sum, row| [sum[0] + row[0], sum[1] + row[1]]);
+            shard.tail_bar = [weight * logit, weight * slope * (degrees - 1.0)];
+        }
     }
 
     /// The same for the potential behind the front, of which `x` is u and `weight`·z the adjoint of its gradient.
@@ -62,8 +75,8 @@ impl<T: Real> PcpMap<T> {
 
     /// z̄, H̄ and what follows for the head: γ̄, ḡ of ∂s_K/∂x, s̄_K and the head's own parameters.
     ///
-    /// On return `hessian` holds 2a·o'·H̄ (symmetric), `z` is untouched, `slope` holds the adjoint of ∂s_K/∂x and
-    /// `output` that of s_K.
+    /// `z` holds z̄/`weight`, before and after. On return `hessian` holds 2a·o'·H̄ (symmetric), `slope` the adjoint of
+    /// ∂s_K/∂x and `output` that of s_K.
     fn open_adjoint(
         &self,
         shard: &mut Shard<T>,

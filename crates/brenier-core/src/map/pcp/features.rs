@@ -9,7 +9,9 @@ use super::PcpMap;
 use super::shape::{Layer, OutputActivation};
 use crate::kernel::{Accum, Real, columns, columns_mut, dot, elu, product, softplus, spd, vectorised};
 use crate::map::batch::Contexts;
-use crate::map::convex::loops::{DENSE_FROM, curvature_product, curvature_row, extend_row, gate_row, halve};
+use crate::map::convex::loops::{
+    DENSE_FROM, by_strips, curvature_product, curvature_row, extend_row, gate_row,
+};
 
 /// What one hidden layer keeps for every row of a shard; heights are w throughout.
 #[derive(Debug)]
@@ -53,7 +55,7 @@ pub(crate) struct Shard<T> {
     pub(super) spd: spd::SpdScratch,
     /// ∂s_K/∂x, n per row.
     pub(super) slope: Vec<T>,
-    /// z = ∇G, n per row.
+    /// z = ∇G, n per row; in the reverse pass ∂ρ/∂z, ρ the cost of the reference.
     pub(super) z: Vec<T>,
     /// With a front: x − μ, u, ū, ∇ᵤF and z while ∇ᵤF's adjoint is in its place, n per row each.
     pub(super) centred: Vec<T>,
@@ -71,6 +73,8 @@ pub(crate) struct Shard<T> {
     pub(super) head_bar: Vec<T>,
     /// Adjoint of γ.
     pub(super) gamma_bar: [f64; 3],
+    /// Adjoint of the parameters of the reference's tail.
+    pub(super) tail_bar: [f64; 2],
     /// Sum of the rows' losses.
     pub(super) loss: f64,
     /// The first row whose H was not positive definite, if any.
@@ -131,6 +135,7 @@ impl<T: Real> Shard<T> {
             input_bar: map.layout.layers.iter().map(|layer| adjoint(layer.outputs * n)).collect(),
             head_bar: adjoint(w),
             gamma_bar: [0.0; 3],
+            tail_bar: [0.0; 2],
             loss: 0.0,
             broken: None,
         }
@@ -195,7 +200,7 @@ impl<T: Real> PcpMap<T> {
         }
         let weight = columns(&self.parameters[layer.weight.clone()], layer.rows, layer.cols, layer.rows);
         let dst = columns_mut(records, stride, cols, stride).subrows_mut(layer.record, layer.rows);
-        halve(dst, weight, columns(y, layer.cols, cols, layer.cols));
+        by_strips(dst, weight, columns(y, layer.cols, cols, layer.cols));
     }
 
     /// The rest of [`contexts`](Self::contexts), after [`open_contexts`](Self::open_contexts).

@@ -4,7 +4,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use super::shape::Layout;
+use super::shape::{Layout, TAIL};
 use super::{PcpMap, PcpShape};
 use crate::Result;
 use crate::kernel::Real;
@@ -25,6 +25,9 @@ pub enum Initialisation {
     Authors,
 }
 
+/// log ε/(1 − ε) and log (ν − 1) before training: ε = 0.018, ν = 3.
+const START_TAIL: [f64; 2] = [-4.0, std::f64::consts::LN_2];
+
 impl<T: Real> PcpMap<T> {
     /// A map with random parameters, the same for the same seed.
     pub fn initial(shape: PcpShape, how: Initialisation, seed: u64) -> Result<Self> {
@@ -39,6 +42,10 @@ impl<T: Real> PcpMap<T> {
                 for (index, value) in spec.indices().zip([0.0, 0.1, 0.1]) {
                     parameters[index] = T::from_f64(value);
                 }
+                continue;
+            }
+            if let Some(tail) = TAIL.iter().position(|(name, _)| *name == kind) {
+                parameters[spec.offset] = T::from_f64(START_TAIL[tail]);
                 continue;
             }
             if matches!(kind, "Lf" | "bf") {

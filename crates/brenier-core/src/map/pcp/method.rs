@@ -13,7 +13,9 @@ use crate::map::method::{
     Training, default_width,
 };
 use crate::map::narrow;
-use crate::map::{Certificate, ConditionalMap, Inversion, SampleSettings, TransportMap};
+use crate::map::{
+    Certificate, ConditionalMap, Inversion, Reference, ReferenceKind, SampleSettings, TransportMap,
+};
 use crate::train::{Outcome, TrainSettings};
 
 const TITLE: &str = "PCP-Map";
@@ -37,6 +39,10 @@ pub struct PcpSettings {
     pub initialisation: Initialisation,
     /// The network where nothing is given, as in the first block of a joint map.
     pub unconditional: Option<Convexity>,
+    /// The distribution of z; where nothing is said, one with heavy tails in joint models and without given variables (but not with
+    /// the authors' initialisation), else a Gaussian. Files of older versions say nothing, and their maps have a Gaussian.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reference: Option<ReferenceKind>,
 }
 
 impl PcpSettings {
@@ -55,6 +61,7 @@ impl PcpSettings {
                 0 => self.unconditional.unwrap_or(Convexity::Full),
                 _ => Convexity::Partial,
             },
+            reference: self.reference.unwrap_or(ReferenceKind::Gaussian),
         }
     }
 }
@@ -68,6 +75,12 @@ impl MethodSpec for PcpSettings {
         let width = *self.feature_width.get_or_insert(default_width(problem));
         self.context_width.get_or_insert(width);
         self.depth.get_or_insert(2);
+        // Tables of measured columns have rows far out; posteriors of simulators hardly do.
+        let far_out = problem.joint || problem.given == 0;
+        self.reference.get_or_insert(match self.initialisation {
+            Initialisation::Balanced if far_out => ReferenceKind::HeavyTailed,
+            _ => ReferenceKind::Gaussian,
+        });
         if problem.given == 0 {
             self.unconditional.get_or_insert(Convexity::Full);
         }
@@ -146,6 +159,12 @@ impl ListedMethod for PcpSettings {
                 kind: SettingKind::Choice(&["full", "augmented", "partial"]),
                 help: "network where nothing is given, as in the first block of a joint model",
                 default: "full",
+            },
+            SettingInfo {
+                name: "reference",
+                kind: SettingKind::Choice(&ReferenceKind::NAMES),
+                help: "distribution that the map carries the target to; heavy-tailed adds a share of Student's t, so that no row far out costs much",
+                default: "gaussian; heavy-tailed in joint models and without given columns",
             },
         ],
         spaces: &[
@@ -233,8 +252,17 @@ impl TransportMap for PcpInverter {
             Front::None | Front::Autoregressive => "",
             Front::Affine => ", affine front",
         };
+        let reference = match self.fine.reference() {
+            Reference::Gaussian => String::new(),
+            Reference::HeavyTailed { share, degrees } => {
+                format!(
+                    ", {:.1} % of the reference Student's t with {degrees:.1} degrees of freedom",
+                    100.0 * share
+                )
+            }
+        };
         format!(
-            "feature width {}, context width {}, depth {}, output {output}{front}",
+            "feature width {}, context width {}, depth {}, output {output}{front}{reference}",
             shape.feature_width, shape.context_width, shape.depth
         )
     }

@@ -9,6 +9,8 @@
 //!
 //! A front u = L(y)(x − μ(y)) may stand before it (`front.rs`): then G is that potential of u.
 //!
+//! The reference is Gaussian, or has heavy tails, whose share and exponent are parameters of the map.
+//!
 //! Without y the network may be fully input-convex ([`Convexity::Full`]): the same formulas with all gates open.
 
 mod adjoint;
@@ -32,7 +34,7 @@ use shape::Layout;
 
 use super::batch::{Contexts, EVALUATION_ROWS, check_batch, check_observations, check_parameters, laid_out};
 use super::convex::context_records;
-use super::{ConditionalMap, TensorSpec};
+use super::{ConditionalMap, Reference, TensorSpec};
 use crate::kernel::Real;
 use crate::parallel::try_each_with;
 use crate::{Error, Result};
@@ -113,6 +115,7 @@ impl<T: Real> PcpMap<T> {
         let (n, m, stride) = (self.layout.shape.target, self.layout.shape.given, self.layout.record);
         let observations = check_observations(x, given, observation, out, n, m)?;
         let records = &context_records(self, &given[..observations * m], observations);
+        let cost = self.reference().cost(n);
         let most = EVALUATION_ROWS.min(out.len());
         let shards = x.chunks(EVALUATION_ROWS * n).zip(observation.chunks(EVALUATION_ROWS));
         try_each_with(
@@ -123,7 +126,7 @@ impl<T: Real> PcpMap<T> {
                 self.evaluate(shard, contexts, x, out.len());
                 self.check_shard(shard, place * EVALUATION_ROWS)?;
                 for (b, out) in out.iter_mut().enumerate() {
-                    *out = -shard.row_loss(b, n);
+                    *out = -shard.row_loss(b, n, &cost);
                 }
                 Ok(())
             },
@@ -183,6 +186,16 @@ impl<T: Real> PcpMap<T> {
 impl<T: Real> ConditionalMap<T> for PcpMap<T> {
     laid_out!(layout.shape);
 
+    fn reference(&self) -> Reference {
+        match self.parameters[self.layout.tail.clone()] {
+            [logit, log] => Reference::HeavyTailed {
+                share: 1.0 / (1.0 + (-logit.to_f64()).exp()),
+                degrees: 1.0 + log.to_f64().exp(),
+            },
+            _ => Reference::Gaussian,
+        }
+    }
+
     fn forward(&self, x: &[T], y: &[T], z: &mut [T], log_det: &mut [f64]) -> Result<()> {
         let n = self.layout.shape.target;
         self.check_batch(x, y)?;
@@ -197,6 +210,7 @@ impl<T: Real> ConditionalMap<T> for PcpMap<T> {
     fn log_density_gradient(&self, x: &[T], y: &[T], out: &mut [f64], gradient: &mut [T]) -> Result<()> {
         let (n, m, stride) = (self.layout.shape.target, self.layout.shape.given, self.layout.record);
         self.check_batch(x, y)?;
+        let cost = self.reference().cost(n);
         let most = EVALUATION_ROWS.min(out.len());
         let room = || {
             let records = || vec![T::ZERO; stride * most];
@@ -213,7 +227,7 @@ impl<T: Real> ConditionalMap<T> for PcpMap<T> {
                 self.evaluate(shard, contexts, x, rows);
                 self.check_shard(shard, index * EVALUATION_ROWS)?;
                 for (b, out) in out.iter_mut().enumerate() {
-                    *out = -shard.row_loss(b, n);
+                    *out = -shard.row_loss(b, n, &cost);
                 }
                 self.pull_back(shard, contexts, x, rows, -1.0, adjoints, Some(gradient));
                 Ok(())

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::map::{Constraint, TensorSpec};
+use crate::map::{Constraint, ReferenceKind, TensorSpec};
 use crate::{Error, Result};
 
 /// What is applied to the network's scalar output s_K before it enters the potential.
@@ -78,7 +78,15 @@ pub struct PcpShape {
     /// The layer before the potential; none in a fully convex network.
     #[serde(default)]
     pub front: Front,
+    /// The distribution of z.
+    #[serde(default)]
+    pub reference: ReferenceKind,
 }
+
+/// The parameters of a heavy tail, log ε/(1 − ε) and log (ν − 1), and the bounds of their magnitudes: ε between 0.001 and 0.999, so
+/// that there is always a tail, and ν between 1.25 and 5, so that it is always heavy.
+pub(crate) const TAIL: [(&str, f64); 2] =
+    [("tail_logit", 6.906_754_778_648_554), ("log_degrees", 1.386_294_361_119_890_6)];
 
 /// Largest number of parameters we are willing to hold (4 GiB in single precision).
 const MOST_PARAMETERS: usize = 1 << 30;
@@ -214,6 +222,8 @@ pub(crate) struct Layout {
     pub shape: PcpShape,
     pub layers: Vec<Layer>,
     pub gamma: Range<usize>,
+    /// log ε/(1 − ε) and log (ν − 1) of a reference with heavy tails; else empty.
+    pub tail: Range<usize>,
     pub parameters: usize,
     /// Length of one row's context record, padded so that its stride is not a power of two.
     pub record: usize,
@@ -269,8 +279,12 @@ impl Layout {
             })
             .collect();
         let gamma = take(3);
+        let tail = take(match shape.reference {
+            ReferenceKind::Gaussian => 0,
+            ReferenceKind::HeavyTailed => 2,
+        });
         let record = record.next_multiple_of(16) + if record.next_multiple_of(16) % 32 == 0 { 16 } else { 0 };
-        Self { shape, layers, gamma, parameters: next, record }
+        Self { shape, layers, gamma, tail, parameters: next, record }
     }
 
     /// The tensors by the names of the printed equations; see `docs/model-file.md`.
@@ -339,6 +353,16 @@ impl Layout {
             stride: 3,
             constraint: Constraint::Free,
         });
+        for ((name, bound), offset) in TAIL.into_iter().zip(self.tail.clone()) {
+            specs.push(TensorSpec {
+                name: name.into(),
+                rows: 1,
+                cols: None,
+                offset,
+                stride: 1,
+                constraint: Constraint::Within(bound),
+            });
+        }
         specs
     }
 }
@@ -358,6 +382,7 @@ mod tests {
             output: OutputActivation::Identity,
             convexity: Convexity::Partial,
             front: Front::None,
+            reference: ReferenceKind::Gaussian,
         }
     }
 
@@ -369,7 +394,8 @@ mod tests {
     #[test]
     fn tensors_tile_the_parameter_vector_without_overlap() {
         let fronted = PcpShape { front: Front::Affine, ..shape(3, 2, 5, 1) };
-        for shape in [shape(1, 0, 3, 1), shape(4, 9, 8, 2), shape(3, 2, 5, 4), fronted] {
+        let heavy = PcpShape { reference: ReferenceKind::HeavyTailed, ..shape(2, 3, 4, 2) };
+        for shape in [shape(1, 0, 3, 1), shape(4, 9, 8, 2), shape(3, 2, 5, 4), fronted, heavy] {
             let layout = Layout::new(shape);
             let mut seen = vec![0; layout.parameters];
             for spec in layout.tensors() {

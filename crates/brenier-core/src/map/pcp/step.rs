@@ -5,12 +5,14 @@ use std::ops::Range;
 use crate::kernel::Accum;
 
 use super::features::Shard;
+use super::shape::TAIL;
 use super::{Initialisation, PcpMap};
 use crate::Result;
 use crate::kernel::{Real, columns, columns_mut, product, vectorised};
 use crate::map::batch::{Contexts, batch_by_batch, slices, sum_into};
 use crate::map::convex::{WIDE, shard_rows};
-use crate::map::{ConditionalMap, Constraint, HALF_LOG_TWO_PI, ParameterBlock, Trainable};
+use crate::map::reference::Cost;
+use crate::map::{ConditionalMap, Constraint, ParameterBlock, Trainable};
 use crate::parallel::each;
 
 /// Memory of a training step for batches up to a fixed size.
@@ -44,13 +46,14 @@ enum Part {
     Head,
     /// γ.
     Gamma,
+    /// A parameter of the reference's tail.
+    Tail { index: usize },
 }
 
 impl<T: Real> Shard<T> {
-    /// ½‖z‖² + (n/2) log 2π − log det H of row b.
-    pub(super) fn row_loss(&self, b: usize, n: usize) -> f64 {
-        let square: f64 = self.z[b * n..(b + 1) * n].iter().map(|z| z.to_f64() * z.to_f64()).sum();
-        0.5 * square + n as f64 * HALF_LOG_TWO_PI - self.log_det[b]
+    /// ρ(z) − log det H of row b, ρ the cost of the reference.
+    pub(super) fn row_loss(&self, b: usize, n: usize, cost: &Cost) -> f64 {
+        cost.at(&self.z[b * n..(b + 1) * n]) - self.log_det[b]
     }
 }
 
@@ -97,6 +100,9 @@ impl<T: Real> PcpMap<T> {
             }
         }
         push(self.layout.gamma.clone(), Part::Gamma, Constraint::Free, false);
+        for (index, (place, (_, bound))) in self.layout.tail.clone().zip(TAIL).enumerate() {
+            push(place..place + 1, Part::Tail { index }, Constraint::Within(bound), false);
+        }
         (blocks, parts)
     }
 
@@ -107,6 +113,7 @@ impl<T: Real> PcpMap<T> {
         let (n, m, stride) = (self.layout.shape.target, self.layout.shape.given, self.layout.record);
         let used = rows.div_ceil(shard_rows);
         let weight = 1.0 / rows as f64;
+        let cost = self.reference().cost(n);
         // A wide C₀ is read once for the whole batch; a narrow one goes with the shards.
         let wide = m > WIDE;
         if wide {
@@ -123,7 +130,7 @@ impl<T: Real> PcpMap<T> {
             self.close_contexts(records, count);
             let contexts = Contexts { records, stride, index: None };
             self.evaluate(shard, contexts, x, count);
-            shard.loss = (0..count).map(|b| shard.row_loss(b, n)).sum();
+            shard.loss = (0..count).map(|b| shard.row_loss(b, n, &cost)).sum();
             if with_adjoints && shard.broken.is_none() {
                 self.pull_back(shard, contexts, x, count, weight, adjoints, None);
                 self.pull_back_contexts(records, adjoints, count);
@@ -222,6 +229,9 @@ impl<T: Real> Trainable<T> for PcpMap<T> {
                 for (j, gradient) in gradient.iter_mut().enumerate() {
                     *gradient = T::from_f64(shards[..used].iter().map(|shard| shard.gamma_bar[j]).sum());
                 }
+            }
+            Part::Tail { index } => {
+                gradient[0] = T::from_f64(shards[..used].iter().map(|shard| shard.tail_bar[*index]).sum());
             }
         }
     }
