@@ -81,7 +81,7 @@ Examples:
       --other-particles abc1.csv,abc2.csv --out lv --resume
 
 After an interruption --resume continues with what OUT holds, half-finished trainings and searches too. --rows and --method \
-may be others then, not --seed, --epochs, --tolerance and --observed.";
+may be others then, not --seed, --epochs, --tolerance, --posterior-draws and --observed.";
 
 pub(crate) const SW_HELP: &str = "\
 Simulates waves in basins of random depth, finds the principal components of their noise-free features, and learns the posterior of the \
@@ -267,6 +267,9 @@ pub(crate) struct LvArguments {
     /// Epochs of every training, fewer for a quick look
     #[arg(long, value_name = "N")]
     epochs: Option<u32>,
+    /// Draws at each observation, which are compared and timed; the published times are those of 2000
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    posterior_draws: usize,
     /// Seed of everything random
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
@@ -286,6 +289,7 @@ impl LvArguments {
             abc: !self.no_abc,
             tolerance: self.tolerance,
             epochs: self.epochs,
+            draws: self.posterior_draws,
             seed: self.seed,
         }
     }

@@ -271,7 +271,8 @@ fn the_demo_writes_its_files_and_nothing_else() {
 fn lotka_volterra_is_reproduced_and_goes_on_where_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
-    let command = "reproduce lotka-volterra --rows 600 --epochs 1 --tolerance 4 --out lv";
+    let command =
+        "reproduce lotka-volterra --rows 600 --epochs 1 --tolerance 4 --posterior-draws 200 --out lv";
     let text = succeed(here, command);
     for part in ["| COT-Flow | 600 |", "SMC-ABC, ε = 4", "Observation 2", "tolerance 1e-6", "n_t = 32"] {
         assert!(text.contains(part), "{part}: {text}");
@@ -283,7 +284,7 @@ fn lotka_volterra_is_reproduced_and_goes_on_where_it_was() {
     // Models and particles are taken up; the figures that do not measure time are the same.
     let model = std::fs::read(here.join("lv/pcp-map-600.brenier")).unwrap();
     let again = succeed(here, &format!("{command} --resume"));
-    let before = |text: &str| text.split("2000 draws").next().map(str::to_owned);
+    let before = |text: &str| text.split("200 draws").next().map(str::to_owned);
     assert_eq!(before(&again), before(&text));
     assert_eq!(std::fs::read(here.join("lv/pcp-map-600.brenier")).unwrap(), model);
     // What belongs to another run is not taken up.
@@ -316,7 +317,7 @@ fn an_interrupted_reproduction_says_how_to_continue() {
     use crate::common::{signal, wait_until};
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
-    let line = "reproduce lotka-volterra --no-abc --method pcp-map --epochs 1 --out lv";
+    let line = "reproduce lotka-volterra --no-abc --method pcp-map --epochs 1 --posterior-draws 200 --out lv";
     let child = brenier(here)
         .args(format!("{line} --rows 2000000").split_whitespace())
         .stdout(Stdio::piped())
@@ -521,9 +522,13 @@ fn info_and_the_page_print_every_line_of_a_description() {
         let name = method.name();
         let mut fit =
             format!("fit data.csv --target x1,x2 --given y1..y2 --method {name} --epochs 1 --quiet");
-        for (setting, value) in
-            [("feature_width", "8"), ("hidden_width", "8"), ("max_terms", "8"), ("embedding", "3,2")]
-        {
+        for (setting, value) in [
+            ("feature_width", "8"),
+            ("hidden_width", "8"),
+            ("max_terms", "8"),
+            ("evaluation_steps", "2"),
+            ("embedding", "3,2"),
+        ] {
             if method.info().settings.iter().any(|own| own.name == setting) {
                 fit = format!("{fit} --{} {value}", setting.replace('_', "-"));
             }

@@ -161,56 +161,6 @@ pub fn compare_until(
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::statistics::random::stream;
-    use rand::RngExt;
-    use rand_distr::StandardNormal;
-
-    #[test]
-    fn equal_samples_pass_and_others_do_not_in_any_units() {
-        let mut rng = stream(4, 1);
-        let mut normal = |rows: usize, shift: f64| -> Vec<f64> {
-            (0..2 * rows).map(|_| shift + rng.sample::<f64, _>(StandardNormal)).collect()
-        };
-        let (a, b, shifted) = (normal(300, 0.0), normal(250, 0.0), normal(250, 0.7));
-        let settings = CompareSettings { permutations: 199, directions: 50, ..Default::default() };
-        for unit in [1e-20, 1e20] {
-            let scaled = |values: &[f64]| values.iter().map(|x| unit * x).collect::<Vec<_>>();
-            let run = |a: &[f64], b: &[f64]| {
-                let (a, b) = (scaled(a), scaled(b));
-                compare(&Sample::new(&a, 2).unwrap(), &Sample::new(&b, 2).unwrap(), &settings).unwrap()
-            };
-            let same = run(&a, &b);
-            assert!(same.p_value() > 0.05, "{unit}: {same:?}");
-            let other = run(&a, &shifted);
-            assert!(other.p_value() < 0.02, "{unit}: {other:?}");
-            assert!((other.columns[0].shift.unwrap() - 0.7).abs() < 0.3);
-            assert!((other.columns[1].wasserstein / unit - 0.7).abs() < 0.3);
-            assert!((other.sliced_wasserstein.distance - 0.7).abs() < 0.3);
-        }
-    }
-
-    /// Every part by itself, and from another thread in the middle of a long one.
-    #[test]
-    fn a_stop_ends_every_comparison() {
-        let mut rng = stream(5, 1);
-        let values: Vec<f64> = (0..40_000).map(|_| rng.sample(StandardNormal)).collect();
-        let (p, q) = values.split_at(20_000);
-        let (p, q) = (Sample::new(p, 2).unwrap(), Sample::new(q, 2).unwrap());
-        let stop = StopToken::new();
-        let long = CompareSettings { directions: usize::MAX >> 16, ..Default::default() };
-        let ended = std::thread::scope(|scope| {
-            let call = scope.spawn(|| compare_until(&p, &q, &long, &stop));
-            std::thread::sleep(std::time::Duration::from_millis(100));
-            stop.stop();
-            call.join().unwrap()
-        });
-        assert!(matches!(ended, Err(Error::Stopped(_))), "{ended:?}");
-        let stopped = |ended: Result<()>| matches!(ended, Err(Error::Stopped(_)));
-        assert!(stopped(c2st_until(&p, &q, &C2stSettings::default(), &stop).map(drop)));
-        assert!(stopped(mmd_test_until(&p, &q, &MmdTestSettings::default(), &stop).map(drop)));
-        assert!(stopped(mmd_until(&p, &q, Bandwidth::Median, &stop).map(drop)));
-        assert!(stopped(sliced_wasserstein_until(&p, &q, &SlicedSettings::default(), &stop).map(drop)));
-    }
 
     #[test]
     fn constant_columns_are_compared_too() {

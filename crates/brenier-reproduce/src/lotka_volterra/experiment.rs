@@ -22,9 +22,8 @@ use crate::{ModeSettings, Posterior, Result, Units, fit};
 const TEST_SEED: u64 = 1_000_003;
 const OBSERVED_SEED: u64 = 2_000_003;
 const TEST_ROWS: u64 = 5000;
-const DRAWS: usize = 2000;
 const PATHS: usize = 400;
-/// Runs whose median is the time of 2000 draws.
+/// Runs whose median is the time of the draws.
 const REPEATS: usize = 7;
 
 /// How the experiment is run.
@@ -41,6 +40,8 @@ pub struct LvSettings {
     pub tolerance: Option<f64>,
     /// Epochs of every training, fewer for a quick look.
     pub epochs: Option<u32>,
+    /// Posterior draws at each observation, which are compared and timed.
+    pub draws: usize,
     /// Seed of everything random.
     pub seed: u64,
 }
@@ -53,6 +54,7 @@ impl Default for LvSettings {
             abc: true,
             tolerance: None,
             epochs: None,
+            draws: 2000,
             seed: 0,
         }
     }
@@ -151,13 +153,13 @@ impl LvExperiment {
         searches: Option<&[Found]>,
         bench: &mut Workbench<'_>,
     ) -> Result<LvFit> {
-        let seed = self.settings.seed;
+        let (seed, count) = (self.settings.seed, self.settings.draws);
         let name = format!("{}-{rows}", method.name());
         bench.part(&name, &format!("draws and comparisons of {} on {rows} rows", method.name()))?;
         let mut posteriors = Vec::new();
         for (which, observation) in self.observed.iter().enumerate() {
             let draws =
-                model.sample(&observation.summaries, 1, DRAWS, seed, &SampleSettings::default())?.values;
+                model.sample(&observation.summaries, 1, count, seed, &SampleSettings::default())?.values;
             let how = ModeSettings { units: Units::Standardised, ..Default::default() };
             let mode = model.mode(&observation.summaries, 1, seed, &how)?.remove(0).point;
             let logs: Vec<f64> = draws.iter().map(|value| value.ln()).collect();
@@ -191,14 +193,14 @@ impl LvExperiment {
                 given,
             });
         }
-        let times = draw_times(&model, &self.observed[0].summaries, DRAWS, REPEATS, seed)?;
+        let times = draw_times(&model, &self.observed[0].summaries, count, REPEATS, seed)?;
         let settings = model.header().settings.clone();
         let (nll, baseline) = nll(&model, test)?;
         Ok(LvFit { method, rows, settings, training, nll, baseline, posteriors, times })
     }
 
     fn document(&self, fits: &[LvFit], searches: Option<&[Found]>) -> Result<Document> {
-        document(fits, searches, &self.observed)
+        document(fits, searches, &self.observed, self.settings.draws)
     }
 }
 
@@ -251,6 +253,7 @@ impl Experiment for LvExperiment {
             ("seed", json!(self.settings.seed)),
             ("epochs", json!(self.settings.epochs)),
             ("tolerance", json!(self.settings.tolerance)),
+            ("posterior_draws", json!(self.settings.draws)),
             ("observed", json!(observed)),
         ]
     }

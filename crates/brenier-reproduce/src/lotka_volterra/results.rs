@@ -48,6 +48,7 @@ pub(super) fn document(
     fits: &[LvFit],
     searches: Option<&[Found]>,
     observed: &[LvObservation],
+    draws: usize,
 ) -> Result<Document> {
     let abc = searches.map(|all| all.iter().map(|(search, _)| search).collect::<Vec<_>>());
     let mut document = Document::new("Stochastic Lotka–Volterra: maps against SMC-ABC")
@@ -63,7 +64,7 @@ pub(super) fn document(
             ))
             .table(posteriors(fits, which, search, observation)?);
     }
-    document = document.text("2000 draws:").table(draw_times(fits));
+    document = document.text(format!("{draws} draws:")).table(draw_times(fits));
     for fit in fits {
         for which in 1..=fit.posteriors.len() {
             let (name, label) = (format!("{}-{}-{which}", fit.method.name(), fit.rows), fit.label());

@@ -26,7 +26,3 @@ pub use observe::{AbcEvent, Round};
 pub use population::Population;
 pub use settings::{AbcMethod, AbcSettings};
 pub use smc::{AbcOutcome, AbcStop, remove_journal, run};
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests;

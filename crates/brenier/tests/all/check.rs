@@ -278,7 +278,8 @@ fn odd_tables_and_settings_are_sentences() {
     refuse(&table, &CheckSettings { draws: Some(3), ..quick.clone() }, "draws");
     refuse(&table, &CheckSettings { level: 1.0, ..quick.clone() }, "level");
     // Far outside everything: a finding or a sentence, never a panic.
-    let far = changed(&table, |_, values| values.iter_mut().for_each(|value| *value *= 1e6));
+    let few = table.select_rows(&[0, 1, 2, 3, 4, 5, 6, 7]);
+    let far = changed(&few, |_, values| values.iter_mut().for_each(|value| *value *= 1e6));
     match check(&model, &far, &quick, Against::default(), Run::silent()) {
         Ok(found) => assert_eq!(found.verdict.trust, Trust::Untrustworthy),
         Err(error) => assert!(!error.to_string().is_empty()),

@@ -40,6 +40,7 @@ fn map(units: &[Unit]) -> PcpMap<f32> {
         output: OutputActivation::Identity,
         convexity: Convexity::Full,
         front: Default::default(),
+        reference: Default::default(),
     };
     let mut parameters = vec![0.0_f32; shape.parameters()];
     let specs = PcpMap::<f32>::from_parameters(shape, parameters.clone()).unwrap().tensors();

@@ -2,6 +2,8 @@
 
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used)]
 
+mod abc;
+mod calibration;
 mod check;
 mod choice;
 mod contract;
@@ -14,5 +16,7 @@ mod known_answers;
 mod matching;
 mod methods;
 mod surface;
+mod tasks;
 mod tune;
+mod two_samples;
 mod wide;

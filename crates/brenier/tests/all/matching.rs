@@ -67,10 +67,10 @@ fn trajectories_converge_in_the_fourth_order() {
 fn regression_finds_the_field_of_a_gaussian() {
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     let mut map = MatchingMap::<f32>::initial(shape(1, 1), MatchingSettings::default(), 2).expect("a map");
-    let (rows, sd) = (256, 0.5_f64);
+    let (rows, sd) = (128, 0.5_f64);
     let mut workspace = map.workspace(rows);
     let mut adam = Adam::new(map.parameters().len(), Default::default());
-    for step in 1..=3000_u64 {
+    for step in 1..=1500_u64 {
         let (x, y) = map.load(&mut workspace, rows);
         for (x, y) in x.iter_mut().zip(y) {
             let given: f64 = rng.sample(StandardNormal);
@@ -79,7 +79,7 @@ fn regression_finds_the_field_of_a_gaussian() {
         }
         map.begin_step(&mut workspace, StepRandom { seed: 5, step });
         map.adjoints(&mut workspace).expect("finite");
-        adam.step(&mut map, &workspace, if step < 2000 { 3e-3 } else { 5e-4 });
+        adam.step(&mut map, &workspace, if step < 1000 { 3e-3 } else { 5e-4 });
     }
     for (t, x, y) in [(0.2, 0.9, 0.7), (0.5, -0.4, -0.5), (0.8, 0.6, 0.2)] {
         let (mean, variance) = (0.8 * y, sd * sd);

@@ -93,21 +93,7 @@ impl Task for GaussianMixture {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::two_moons::tests::assert_probabilities;
     use super::*;
-
-    /// Inside the square, at its corner and outside it.
-    #[test]
-    fn draws_have_the_probabilities_of_the_density() {
-        let task = GaussianMixture::default();
-        for (y, low, high) in [
-            ([3.0, -4.0], [-1.0, -8.0], [7.0, 0.0]),
-            ([9.95, -9.9], [6.0, -10.0], [10.0, -6.0]),
-            ([10.8, 2.0], [6.0, -2.0], [10.0, 6.0]),
-        ] {
-            assert_probabilities(&task, &y, low, high, (800, 20_000));
-        }
-    }
 
     #[test]
     fn the_likelihood_integrates_to_one() {

@@ -61,6 +61,12 @@ pub trait Task: Simulator {
     }
 }
 
+/// `count` draws from the posterior of any task at `y`, by a population of Markov chains on the exact likelihood: what tasks without
+/// a better way use themselves, and a check of those that have one.
+pub fn tempered_draws(task: &dyn Task, y: &[f64], count: usize, seed: u64) -> Result<Vec<f64>> {
+    population::tempered(task, y, count, seed)
+}
+
 /// Names of the tasks, all of them [built-in models](super::SIMULATORS).
 pub const TASKS: [&str; 9] = [
     "gaussian-linear",

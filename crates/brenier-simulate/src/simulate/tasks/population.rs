@@ -47,7 +47,7 @@ struct Particle {
 }
 
 /// Particles of a task's posterior at one observation.
-pub(super) struct Population<'a, T: Task> {
+pub(super) struct Population<'a, T: Task + ?Sized> {
     task: &'a T,
     y: &'a [f64],
     particles: Vec<Particle>,
@@ -56,7 +56,7 @@ pub(super) struct Population<'a, T: Task> {
 }
 
 /// `count` draws from the posterior of `task` at `y`.
-pub(super) fn tempered<T: Task>(task: &T, y: &[f64], count: usize, seed: u64) -> Result<Vec<f64>> {
+pub(super) fn tempered<T: Task + ?Sized>(task: &T, y: &[f64], count: usize, seed: u64) -> Result<Vec<f64>> {
     let mut population = Population::from_prior(task, y, count, seed)?;
     for _ in 0..MOST_TEMPERATURES {
         population.warm()?;
@@ -72,7 +72,7 @@ pub(super) fn tempered<T: Task>(task: &T, y: &[f64], count: usize, seed: u64) ->
     )))
 }
 
-impl<'a, T: Task> Population<'a, T> {
+impl<'a, T: Task + ?Sized> Population<'a, T> {
     /// How many particles `count` draws need.
     pub(super) fn size_for(count: usize) -> usize {
         count.max(FEWEST)

@@ -92,7 +92,6 @@ impl Task for Sir {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::two_moons::tests::assert_probabilities;
     use super::*;
     use crate::simulate::Streams;
 
@@ -136,12 +135,5 @@ mod tests {
             }
         }
         assert!((log_likelihoods - negative_entropy).abs() < 0.2, "{log_likelihoods} {negative_entropy}");
-    }
-
-    /// A well observed epidemic, by quadrature.
-    #[test]
-    fn draws_have_the_probabilities_of_the_density() {
-        let y = [0.0, 0.0, 3.0, 60.0, 240.0, 110.0, 22.0, 4.0, 0.0, 0.0];
-        assert_probabilities(&Sir::default(), &y, [0.3, 0.09], [0.42, 0.16], (160, 6000));
     }
 }

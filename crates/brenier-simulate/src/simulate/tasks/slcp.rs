@@ -182,7 +182,6 @@ impl Task for Slcp {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::population;
     use super::*;
 
     #[test]
@@ -244,33 +243,6 @@ mod tests {
         }
         for [sum, square] in sums {
             assert!(sum.abs() < 4.5 * square.sqrt(), "{sum} ± {}", square.sqrt());
-        }
-    }
-
-    /// Where the ridge matters, against tempering, which knows nothing of Wishart distributions.
-    #[test]
-    fn draws_agree_with_those_of_another_sampler() {
-        let task = Slcp::default();
-        let theta = [0.5, -1.0, 0.04, 1.2, 0.5];
-        let mut y = [0.0; 8];
-        task.simulate(&theta, &mut Streams::new(5, 0).get(0), &mut y).unwrap();
-        let count = 4000;
-        let own = task.posterior_draws(&y, count, 1).unwrap();
-        let other = population::tempered(&task, &y, count, 2).unwrap();
-        for j in 0..DIM {
-            let moments = |draws: &[f64]| {
-                let column: Vec<f64> = draws.iter().skip(j).step_by(DIM).map(|t| t.abs()).collect();
-                let mean = column.iter().sum::<f64>() / count as f64;
-                let square = column.iter().map(|t| (t - mean).powi(2)).sum::<f64>() / count as f64;
-                (mean, square.sqrt())
-            };
-            let ((a, sd), (b, other_sd)) = (moments(&own), moments(&other));
-            assert!((a - b).abs() < 0.1 * sd, "{j}: {a} and {b}, sd {sd}");
-            assert!((sd / other_sd - 1.0).abs() < 0.1, "{j}: {sd} and {other_sd}");
-        }
-        for j in 2..4 {
-            let positive = own.iter().skip(j).step_by(DIM).filter(|t| **t > 0.0).count() as f64;
-            assert!((positive / count as f64 - 0.5).abs() < 0.04, "{positive}");
         }
     }
 }

@@ -29,68 +29,8 @@ impl Task for TwoMoons {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-pub(super) mod tests {
+mod tests {
     use super::*;
-
-    /// Compares draws with quadrature of prior times likelihood: the probabilities of 40 × 40 boxes that cover the posterior at
-    /// y, by a χ² statistic. `cells` is the number of quadrature cells in each
-    /// direction, a multiple of 40, `count` that of draws.
-    pub(in super::super) fn assert_probabilities(
-        task: &dyn Task,
-        y: &[f64],
-        low: [f64; 2],
-        high: [f64; 2],
-        (cells, count): (usize, usize),
-    ) {
-        const BOXES: usize = 40;
-        let draws = task.posterior_draws(y, count, 5).unwrap();
-        let width = [0, 1].map(|j| (high[j] - low[j]) / cells as f64);
-        let (mut exact, mut found) = ([0.0; BOXES * BOXES], [0.0; BOXES * BOXES]);
-        let mut u = [0.0; 2];
-        for i in 0..cells {
-            for j in 0..cells {
-                let at = |j: usize, i: usize| low[j] + (i as f64 + 0.5) * width[j];
-                let theta = [at(0, i), at(1, j)];
-                task.prior().to_coordinates(&theta, &mut u);
-                let jacobian: f64 =
-                    u.iter().zip(&theta).map(|(u, t)| if u == t { 0.0 } else { -t.ln() }).sum();
-                let density = task.prior().log_density(&u) + jacobian + task.log_likelihood(&theta, y);
-                exact[i * BOXES / cells * BOXES + j * BOXES / cells] += density.exp();
-            }
-        }
-        let whole: f64 = exact.iter().sum();
-        for theta in draws.chunks_exact(2) {
-            let place = [0, 1].map(|j| (theta[j] - low[j]) / (high[j] - low[j]) * BOXES as f64);
-            if place.iter().all(|place| (0.0..BOXES as f64).contains(place)) {
-                found[place[0] as usize * BOXES + place[1] as usize] += 1.0;
-            }
-        }
-        let inside: f64 = found.iter().sum();
-        assert!(inside > 0.999 * count as f64, "only {inside} draws lie where the density was integrated");
-        let (mut chi_square, mut boxes) = (0.0, 0.0);
-        let mut rare = (0.0, 0.0);
-        for (exact, found) in exact.iter().zip(found) {
-            let expected = exact / whole * inside;
-            if expected >= 5.0 {
-                chi_square += (found - expected).powi(2) / expected;
-                boxes += 1.0;
-            } else {
-                rare = (rare.0 + expected, rare.1 + found);
-            }
-        }
-        assert!(boxes > 8.0, "the posterior fills {boxes} boxes only");
-        let normal = (chi_square - boxes) / (2.0 * boxes).sqrt();
-        assert!(normal.abs() < 4.5, "χ² = {chi_square} in {boxes} boxes");
-        assert!((rare.0 - rare.1).abs() < 5.0 * rare.0.sqrt() + 5.0, "{rare:?}");
-    }
-
-    #[test]
-    fn draws_have_the_probabilities_of_the_density() {
-        let task = TwoMoons::default();
-        for y in [[0.0, 0.0], [-0.3, 0.4], [0.25, -0.1], [-1.0, 0.05]] {
-            assert_probabilities(&task, &y, [-1.0, -1.0], [1.0, 1.0], (1600, 20_000));
-        }
-    }
 
     #[test]
     fn the_likelihood_integrates_to_one() {

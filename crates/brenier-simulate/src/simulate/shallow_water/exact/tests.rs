@@ -115,43 +115,6 @@ fn a_bent_model_has_the_posterior_of_the_grid() {
     assert!((laplace.marginal_log_density(&[node(place)]) - expected).abs() > 0.05);
 }
 
-/// Waves on a few modes: the mode is near the truth, the misfit as large as the noise, and the sampler agrees.
-#[test]
-fn the_posterior_of_a_basin_is_found_and_the_sampler_agrees() {
-    let modes = 6;
-    let likelihood = WaveLikelihood::new(modes).unwrap();
-    let truth = [0.3, -0.5, 0.8, 0.2, -0.9, 0.4];
-    let mut depths = vec![0.0; CELLS];
-    depth::of_modes(&truth, &mut depths);
-    let mut y = vec![0.0; FEATURES];
-    ShallowWater::default().simulate(&depths, &mut Streams::new(4, 0).get(0), &mut y).unwrap();
-    let seen = likelihood.observation(&y).unwrap();
-    let laplace = Laplace::find(&likelihood, &seen, &truth, &NewtonSettings::default()).unwrap();
-    assert!(laplace.converged);
-    // χ² in 100 × 98 directions.
-    assert!((laplace.misfit - 9800.0).abs() < 5.0 * 140.0, "{}", laplace.misfit);
-    let distance = laplace.squared_distance(&truth);
-    assert!(distance < 30.0, "{distance}");
-    let chains = sample(
-        &likelihood,
-        &seen,
-        &laplace,
-        &ChainSettings { chains: 8, steps: 60, burn_in: 10, step: 0.8, seed: 1 },
-    )
-    .unwrap();
-    assert!(chains.acceptance > 0.5, "{}", chains.acceptance);
-    let (mean, spread) = chains.moments();
-    let covariance = laplace.covariance();
-    for k in 0..modes {
-        let sd = covariance[k + k * modes].sqrt();
-        assert!((mean[k] - laplace.mode[k]).abs() < sd, "{k}");
-        assert!((spread[k + k * modes].sqrt() / sd - 1.0).abs() < 0.5, "{k}");
-    }
-    let (centre, sd) = depth_moments(&laplace.mode, &covariance);
-    assert!(relative_error(&centre, &depths) < 0.02);
-    assert!(sd.iter().all(|sd| *sd > 0.0 && *sd < 0.5), "{sd:?}");
-}
-
 /// The likelihood of a projection onto all directions of a few surfaces is that of their components.
 #[test]
 fn a_projected_likelihood_sees_projected_features() {

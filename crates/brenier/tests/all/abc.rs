@@ -3,11 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::*;
-use crate::Result;
-use crate::data::Table;
-use crate::simulate::{Attempt, LinearGaussian, Prior, PriorBlock, Simulator, Stream, Streams, TwoMoons};
-use crate::{Journal, Run, StopToken};
+use brenier::abc::{AbcMethod, AbcOutcome, AbcSettings, AbcStop, remove_journal, run};
+use brenier::simulate::{Attempt, LinearGaussian, Prior, PriorBlock, Simulator, Stream, Streams, TwoMoons};
+use brenier::{Journal, Result, Run, StopToken, Table};
 
 fn go<S: Simulator>(simulator: &S, observed: &[f64], settings: &AbcSettings) -> Result<AbcOutcome> {
     run(simulator, observed, settings, None, Run::silent())

@@ -1,30 +1,10 @@
-//! Tests of `calibration`.
+//! Calibration by ranks: the exact posterior passes at the nominal rate, faults are refused and named.
 
-use super::*;
-
-#[test]
-fn coverage_and_sides_can_be_counted_by_hand() {
-    let check = |quantity, ranks: Vec<u32>| RankCheck {
-        quantity,
-        ranks: Ranks::new(ranks, 4).unwrap(),
-        difference: vec![0.1, -0.3],
-        uniformity: Uniformity {
-            band_p_value: 1.0,
-            bias: 1.0,
-            spread: -2.0,
-            smooth_p_value: 1.0,
-            p_value: 1.0,
-        },
-        adjusted_p_value: 1.0,
-    };
-    // Places 0.1, 0.3, 0.5, 0.7, 0.9 of ranks 0 to 4.
-    let parameter = check(Quantity::Parameter(0), vec![0, 2, 2, 3, 4]);
-    assert_eq!((parameter.coverage(0.5), parameter.coverage(0.9)), (0.6, 1.0));
-    assert_eq!((parameter.above_median(), parameter.deviation()), (0.6, 0.3));
-    assert!(!parameter.is_shifted());
-    let density = check(Quantity::Density, vec![0, 2, 2, 3, 4]);
-    assert_eq!((density.coverage(0.5), density.coverage(0.2)), (0.6, 0.2));
-}
+use brenier::Result;
+use brenier::diagnose::{Calibration, CalibrationSettings, PairDraws, Pairs, Quantity, calibrate};
+use brenier::statistics::random::stream;
+use rand::RngExt;
+use rand_distr::StandardNormal;
 
 /// x ~ N(0, I₂), y = x + ε with ε ~ N(0, I₂): the posterior is N(y/2, I/2).
 fn linear_gaussian(count: usize, seed: u64) -> (Vec<f64>, Vec<f64>) {
