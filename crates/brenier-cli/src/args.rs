@@ -530,6 +530,16 @@ pub(crate) struct SettingFlags {
     /// Further noise of given columns in training alone, against overfitting the noise of the table; written as --noise
     #[arg(long, value_name = "[COLUMNS=]SD", value_parser = setting::<NoiseRule>, help_heading = "Columns")]
     jitter: Vec<NoiseRule>,
+    /// Learn a network that imitates the simulator first; training then moves every row a little in every step, by this part of the
+    /// spread of all rows, as in 0.1. Against overfitting too few simulations
+    #[arg(long, value_name = "SPREAD", help_heading = "Columns")]
+    surrogate: Option<f64>,
+    /// Widths of that network [default: 512,512,512]
+    #[arg(long, value_name = "W,…", value_delimiter = ',', help_heading = "Columns", requires = "surrogate")]
+    surrogate_widths: Option<Vec<usize>>,
+    /// Passes over the rows by that network [default: 30, more where rows are few]
+    #[arg(long, value_name = "N", help_heading = "Columns", requires = "surrogate")]
+    surrogate_epochs: Option<u32>,
     /// Reduce many given columns to at most so many directions that the target has to do with
     #[arg(long, value_name = "COUNT", help_heading = "Columns", conflicts_with = "pca")]
     reduce: Option<usize>,
@@ -632,6 +642,12 @@ impl SettingFlags {
         set(&mut settings.scaling, self.scaling);
         settings.noise.rules.extend(self.noise);
         settings.jitter.rules.extend(self.jitter);
+        if let Some(spread) = self.surrogate {
+            let surrogate = settings.surrogate.get_or_insert_default();
+            surrogate.spread = spread;
+            set(&mut surrogate.widths, self.surrogate_widths);
+            fill(&mut surrogate.epochs, self.surrogate_epochs);
+        }
         fill(&mut settings.reduce, self.reduce);
         settings.exchangeable.extend(self.exchangeable);
         fill(&mut settings.pca, self.pca);

@@ -6,6 +6,7 @@ mod parts;
 mod prepared;
 mod scores;
 mod settings;
+mod surrogate;
 mod warnings;
 
 use std::sync::Arc;
@@ -21,12 +22,13 @@ use prepared::SplitRows;
 pub use prepared::split;
 use prepared::{Alternative, Block, marginal_settings, splits};
 pub use settings::FitSettings;
+use surrogate::Surrogates;
 
 use crate::data::{Encoding, Table, discard};
 use crate::map::method::{Problem, Training};
 use crate::map::{BASELINE, TransportMap};
 use crate::posterior::{Baseline, Member, Mixture, ModelInfo, Posterior, TrainingSummary};
-use crate::train::{Outcome, Progress, Stop, TrainEvent, TrainSettings};
+use crate::train::{Nearby, Outcome, Progress, Stop, TrainEvent, TrainSettings};
 use crate::{Error, Result, Run};
 
 /// From this many given variables on the baseline is fitted to so many rows for each.
@@ -159,10 +161,14 @@ impl Block {
         let settings = &settings;
         let journal = run.plan().cloned();
         let splits = splits(self.rows, settings);
+        let surrogates = self.surrogates(&splits, settings, run.part(journal.clone()))?;
+        let timed = &surrogates.left(settings);
         let mut trained = match (maps, splits.as_slice()) {
             (Some(maps), _) => maps,
-            (None, [split]) => vec![self.train(0, split, settings, run.part(journal.clone()))?],
-            (None, _) => self.train_members(&splits, settings, run.part(journal.clone()))?,
+            (None, [split]) => {
+                vec![self.train(0, split, timed, surrogates.of(0), run.part(journal.clone()))?]
+            }
+            (None, _) => self.train_members(&splits, timed, &surrogates, run.part(journal.clone()))?,
         };
         // Cut short in its trials, a fit is not at its end even where the best of them is.
         let unfinished = match stopped {
@@ -171,6 +177,9 @@ impl Block {
         };
         if let (Some(choice), Some(journal), None) = (&choice, &journal, unfinished) {
             self.discard_trials(journal, choice);
+        }
+        if let (Some(journal), None) = (&journal, unfinished) {
+            surrogates.discard_state(journal);
         }
         let validated = trained.iter().any(|member| member.outcome.validated);
         // Members that a stop has kept from their first validation would spoil the mixture.
@@ -250,6 +259,7 @@ impl Block {
         let train_rows: &Vec<u32> = &train_rows.iter().copied().step_by(step).collect();
         let fitted = method.spec().train(Training {
             data: &self.data,
+            nearby: None,
             train_rows,
             valid_rows,
             settings: &settings.train,
@@ -269,6 +279,7 @@ impl Block {
         &self,
         splits: &[SplitRows],
         settings: &FitSettings,
+        surrogates: &Surrogates,
         mut run: Run<'_>,
     ) -> Result<Vec<Trained>> {
         let of = splits.len();
@@ -283,6 +294,7 @@ impl Block {
             settings: settings.clone(),
             split,
             member,
+            nearby: surrogates.of(member),
             journal: journal.as_ref().map(|journal| journal.part(&format!(".member-{}", member + 1))),
         };
         let parts: Vec<Part<'_>> = splits.iter().enumerate().map(part).collect();
@@ -308,12 +320,14 @@ impl Block {
         member: usize,
         (train_rows, valid_rows): &SplitRows,
         settings: &FitSettings,
+        nearby: Option<&Nearby>,
         mut run: Run<'_>,
     ) -> Result<Trained> {
         let seed = settings.seed.wrapping_add(member as u64);
         let (identity, journal) = (self.identity(settings, member), run.plan().cloned());
         let (map, outcome) = settings.method.spec().train(Training {
             data: &self.data,
+            nearby,
             train_rows,
             valid_rows,
             settings: &settings.train,

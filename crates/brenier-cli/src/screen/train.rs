@@ -49,6 +49,7 @@ impl Face {
             display.say(&text);
         }
         match event {
+            TrainEvent::Imitated { .. } => display.clear(),
             TrainEvent::Started { resumed_at, max_steps, .. } => {
                 (self.started, self.paced) = (Instant::now(), Instant::now());
                 self.steps = (*resumed_at, *max_steps);
@@ -153,6 +154,14 @@ fn opening(event: &TrainEvent) -> Option<String> {
             let given = if *conditional { " given the rest" } else { "" };
             Some(format!("block {number} of {of}: {names}{given}"))
         }
+        TrainEvent::Surrogate { number, of, inputs, outputs } => {
+            let which = if *of > 1 { format!(" {number} of {of}") } else { String::new() };
+            Some(format!("surrogate{which} of the simulator: {outputs} given numbers from {inputs} targets"))
+        }
+        TrainEvent::Imitated { explained } => Some(format!(
+            "the surrogate explains {:.1} % of the variance of the given columns, in rows that it did not learn from",
+            100.0 * explained
+        )),
         TrainEvent::Trials { of } => Some(format!("{of} trials of methods side by side, one thread each")),
         TrainEvent::Chosen { text } => Some(format!("chosen: {text} (standardised)")),
         TrainEvent::Members { of } => Some(format!("training {of} members side by side, one thread each")),

@@ -386,6 +386,7 @@ impl Block {
             settings: trial_settings(&candidates[candidate], in_turn),
             split: &splits[fold],
             member: fold,
+            nearby: None,
             journal: trial_journal(journal.as_ref(), candidate, fold),
         };
         let parts: Vec<Part<'_>> = places.iter().map(part).collect();
@@ -526,7 +527,7 @@ impl Block {
             let mut settings = candidate.settings.clone();
             settings.train.minutes = settings.train.minutes.map(|minutes| TRIAL_SHARE * minutes / in_turn);
             let journal = final_journal(journal.as_ref(), number);
-            Part { block: block(candidate), settings, split, member, journal }
+            Part { block: block(candidate), settings, split, member, nearby: None, journal }
         };
         let parts: Vec<Part<'_>> = entrants.iter().enumerate().map(part).collect();
         run.tell(TrainEvent::Trials { of: parts.len() })?;

@@ -3,6 +3,7 @@
 use super::{FitSettings, Fitted, MethodChoice, fit};
 use crate::data::{Selection, Table};
 use crate::map::{Method, MethodSettings};
+use crate::train::SurrogateSettings;
 use crate::transform::{NoiseRule, Support, SupportRule};
 use crate::{Journal, Observer, Posterior, Result, Run, StopToken};
 
@@ -67,6 +68,14 @@ impl<'a> Fit<'a> {
         let rule = rule.parse::<NoiseRule>();
         self.change(|settings| {
             settings.noise.rules.push(rule?);
+            Ok(())
+        })
+    }
+
+    /// Learns a surrogate of the simulator first, with which every step of the training moves rows to places nearby.
+    pub fn surrogate(self, surrogate: SurrogateSettings) -> Self {
+        self.change(|settings| {
+            settings.surrogate = Some(surrogate);
             Ok(())
         })
     }

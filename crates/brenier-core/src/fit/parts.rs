@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use super::prepared::{Block, SplitRows};
 use super::{FitSettings, Trained};
 use crate::kernel::side_by_side_reporting;
-use crate::train::{Progress, Schedule, TrainEvent, TrainSettings};
+use crate::train::{Nearby, Progress, Schedule, TrainEvent, TrainSettings};
 use crate::{Error, Event, Journal, Observer, Result, Run};
 
 /// One of the trainings.
@@ -17,6 +17,8 @@ pub(super) struct Part<'a> {
     pub(super) split: &'a SplitRows,
     /// Its number among the members, which its seed depends on.
     pub(super) member: usize,
+    /// What moves its rows, where a surrogate was learned.
+    pub(super) nearby: Option<&'a Nearby>,
     pub(super) journal: Option<Journal>,
 }
 
@@ -86,11 +88,11 @@ pub(super) fn train_parts(
         &abandoned,
         &numbers,
         |&number, news| {
-            let Part { block, settings, split, member, journal } = &parts[number];
+            let Part { block, settings, split, member, nearby, journal } = &parts[number];
             let train = &settings.train;
             let mut relay = Relay { number, train, steps: (0, 0), news: news.clone(), abandoned: &abandoned };
             let run = Run::observed(&mut relay).stop(&stop).journal(journal.clone());
-            let outcome = Box::new(block.train(*member, split, settings, run));
+            let outcome = Box::new(block.train(*member, split, settings, *nearby, run));
             Ok(News::Ended { number, outcome })
         },
         |news| match news? {

@@ -271,6 +271,7 @@ pub(super) fn marginal_settings(settings: &FitSettings, given: &[String]) -> Fit
         support: settings.support.iter().filter(|rule| own(rule)).cloned().collect(),
         noise: NoiseSettings::default(),
         jitter: NoiseSettings::default(),
+        surrogate: None,
         reduce: None,
         exchangeable: Vec::new(),
         pca: None,

@@ -7,7 +7,7 @@ use super::MethodChoice;
 use crate::data::{Pick, Selection, resolve_pair, short_name};
 use crate::map::method::Problem;
 use crate::map::{Method, MethodSettings};
-use crate::train::TrainSettings;
+use crate::train::{SurrogateSettings, TrainSettings};
 use crate::transform::{ExchangeableRule, NoiseSettings, PcaSettings, Scaling, SupportRule, Whiten};
 use crate::{Error, Result};
 
@@ -32,6 +32,10 @@ pub struct FitSettings {
     /// Noise that training adds anew to given columns in every step, though their values have theirs already: against overfitting the
     /// noise of the table. Validation rows stay as they are.
     pub jitter: NoiseSettings,
+    /// A surrogate of the simulator, with which every step of a training moves its rows to places nearby: against overfitting the
+    /// simulations of a small table, where the given columns depend smoothly on the target.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub surrogate: Option<SurrogateSettings>,
     /// The most directions of a supervised reduction of the given columns.
     pub reduce: Option<usize>,
     /// Given columns that hold points in no particular order, as in `y1..y8:4` for four points of two numbers: the map sees
@@ -73,6 +77,7 @@ struct Written {
     scaling: Scaling,
     noise: NoiseSettings,
     jitter: NoiseSettings,
+    surrogate: Option<SurrogateSettings>,
     reduce: Option<usize>,
     exchangeable: Vec<ExchangeableRule>,
     pca: Option<PcaSettings>,
@@ -106,6 +111,7 @@ impl Default for Written {
             scaling: settings.scaling,
             noise: settings.noise,
             jitter: settings.jitter,
+            surrogate: settings.surrogate,
             reduce: settings.reduce,
             exchangeable: settings.exchangeable,
             pca: settings.pca,
@@ -169,6 +175,7 @@ impl TryFrom<Written> for FitSettings {
             scaling: written.scaling,
             noise: written.noise,
             jitter: written.jitter,
+            surrogate: written.surrogate,
             reduce: written.reduce,
             exchangeable: written.exchangeable,
             pca: written.pca,
@@ -268,6 +275,10 @@ impl FitSettings {
         }
         self.noise.validate()?;
         self.jitter.validate()?;
+        if let Some(surrogate) = &self.surrogate {
+            surrogate.validate()?;
+            self.allows_surrogate()?;
+        }
         match self.reduce {
             Some(0) => {
                 return Err(Error::setting("reduce", "0 directions leave nothing: ask for at least 1"));
@@ -304,6 +315,25 @@ impl FitSettings {
             _ => {}
         }
         self.method.spec().validate()
+    }
+
+    /// Refuses what does not go with a surrogate of the simulator.
+    fn allows_surrogate(&self) -> Result<()> {
+        let refuse = |problem: &str| Err(Error::setting("surrogate", problem));
+        if self.auto {
+            return refuse("needs a method by name: trials would not see it");
+        }
+        if !self.method.spec().descends() {
+            return refuse(
+                "is for methods that are trained by steps on batches of rows, which this one is not",
+            );
+        }
+        if self.joint {
+            return refuse(
+                "changes how the given columns are distributed, which joint asks for: leave one of the two out",
+            );
+        }
+        Ok(())
     }
 
     /// The same with every choice made that depends on the method and the sizes of the problem.

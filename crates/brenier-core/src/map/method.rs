@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::{ConditionalMap, TransportMap};
-use crate::train::{Dataset, Outcome, TrainSettings};
+use crate::train::{Dataset, Nearby, Outcome, TrainSettings};
 use crate::{Result, Run};
 
 /// The kind of value that a setting takes.
@@ -145,6 +145,8 @@ pub struct Problem {
 pub struct Training<'a> {
     /// Standardised rows.
     pub data: &'a Dataset,
+    /// What moves the rows of every step, where a surrogate of the simulator was learned.
+    pub nearby: Option<&'a Nearby>,
     /// The rows to train on.
     pub train_rows: &'a [u32],
     /// The rows to validate with.
@@ -182,6 +184,11 @@ pub trait MethodSpec: Send + Sync {
     /// Whether the given variables pass through a network that shortens them.
     fn embeds(&self) -> bool {
         false
+    }
+
+    /// Whether it is trained by steps on batches of rows, which may see other noise, or other rows nearby, in every step.
+    fn descends(&self) -> bool {
+        true
     }
 
     /// What an epoch costs, in units of its own: to tell a long training from a short one.

@@ -29,12 +29,14 @@ pub mod npe;
 mod ode;
 pub mod pcp;
 mod reference;
+mod surrogate;
 mod transport;
 
 pub use certificate::Certificate;
 pub(crate) use methods::BASELINE;
 pub use methods::{Method, MethodSettings};
 pub use reference::{Reference, ReferenceKind};
+pub(crate) use surrogate::Surrogate;
 pub(crate) use transport::narrow;
 pub use transport::{FlowCosts, Paths, SampleSettings, TransportMap};
 

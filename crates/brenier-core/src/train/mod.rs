@@ -3,6 +3,7 @@
 mod adam;
 mod average;
 mod checkpoint;
+mod nearby;
 mod observe;
 mod run;
 mod settings;
@@ -11,6 +12,7 @@ mod tests;
 
 pub use crate::parallel::keep_awake;
 pub use adam::{Adam, AdamSettings};
+pub use nearby::{Nearby, SurrogateSettings};
 pub use observe::{Progress, Stop, TrainEvent};
 pub(crate) use run::spread;
 pub use run::{Dataset, FreshNoise, Outcome, StepRandom, train};

@@ -143,6 +143,22 @@ pub enum TrainEvent {
         /// The best validation loss so far.
         best_valid_nll: f64,
     },
+    /// A surrogate of the simulator is learned first: its training follows, with events of its own.
+    Surrogate {
+        /// Its number, from 1.
+        number: usize,
+        /// How many there are: one for all members of an ensemble, or one for each.
+        of: usize,
+        /// Numbers that it takes.
+        inputs: usize,
+        /// Numbers that it gives.
+        outputs: usize,
+    },
+    /// The surrogate was learned.
+    Imitated {
+        /// The part of the variance of the given variables that it explains, in rows that it did not learn from.
+        explained: f64,
+    },
     /// A validation.
     Validated(Progress),
     /// A loss or gradient that was not finite: the run went back to the best weights with a smaller step.

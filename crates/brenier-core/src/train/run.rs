@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::average::Average;
 use super::checkpoint::{self, Vectors};
 use super::observe::{Progress, Stop, TrainEvent};
-use super::{Adam, Schedule, TrainSettings, keep_awake};
+use super::{Adam, Nearby, Schedule, TrainSettings, keep_awake};
 use crate::map::Trainable;
 use crate::map::method::Training;
 use crate::transform::GivenNoise;
@@ -53,14 +53,30 @@ impl Dataset {
         self.copy(index, &self.y, x, y);
     }
 
-    /// The same for a step of training, with fresh noise where some was declared.
-    fn gather_step(&self, index: &[u32], random: StepRandom, x: &mut [f32], y: &mut [f32]) {
-        let Some(fresh) = &self.fresh else { return self.gather(index, x, y) };
-        self.copy(index, fresh.y.as_ref().unwrap_or(&self.y), x, y);
-        fresh.noise.add(&mut y[..index.len() * self.given], |chunk| random.noise(chunk));
+    /// Rows of y before a step adds noise to them.
+    pub(crate) fn plain_given(&self) -> &[f32] {
+        self.fresh.as_ref().and_then(|fresh| fresh.y.as_ref()).unwrap_or(&self.y)
     }
 
-    fn copy(&self, index: &[u32], given: &[f32], x: &mut [f32], y: &mut [f32]) {
+    /// The same for a step of training: at places `nearby`, where these are wanted, and with fresh noise where some was declared.
+    fn gather_step(
+        &self,
+        index: &[u32],
+        nearby: Option<&Nearby>,
+        random: StepRandom,
+        x: &mut [f32],
+        y: &mut [f32],
+    ) {
+        match nearby {
+            Some(nearby) => nearby.gather(self, index, random, x, y),
+            None => self.copy(index, self.plain_given(), x, y),
+        }
+        if let Some(fresh) = &self.fresh {
+            fresh.noise.add(&mut y[..index.len() * self.given], |chunk| random.noise(chunk));
+        }
+    }
+
+    pub(super) fn copy(&self, index: &[u32], given: &[f32], x: &mut [f32], y: &mut [f32]) {
         let (n, m) = (self.target, self.given);
         for (b, &row) in index.iter().enumerate() {
             let row = row as usize;
@@ -87,11 +103,20 @@ impl StepRandom {
     const NOISE_STREAM: u64 = 1 << 50;
     /// A batch has at most 2²⁰ rows.
     const NOISE_CHUNKS: u64 = 1 << 20;
+    /// Streams of moves to places nearby, beyond all of noise.
+    const MOVE_STREAM: u64 = 1 << 63;
 
     /// The random numbers of the noise on some rows of the step's batch.
     fn noise(self, chunk: usize) -> ChaCha8Rng {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
         rng.set_stream(Self::NOISE_STREAM.wrapping_add(self.step * Self::NOISE_CHUNKS + chunk as u64));
+        rng
+    }
+
+    /// The random numbers of the step's moves to places nearby.
+    pub(super) fn moves(self) -> ChaCha8Rng {
+        let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
+        rng.set_stream(Self::MOVE_STREAM + self.step);
         rng
     }
 
@@ -149,7 +174,8 @@ pub struct Outcome {
 ///
 /// The same map, data, settings and `seed` give the same bits, whatever the number of threads.
 pub fn train<M: Trainable<f32>>(map: &mut M, training: Training<'_>) -> Result<Outcome> {
-    let Training { data, train_rows, valid_rows, settings, seed, identity, run: surrounding } = training;
+    let Training { data, nearby, train_rows, valid_rows, settings, seed, identity, run: surrounding } =
+        training;
     settings.validate()?;
     if train_rows.is_empty() || valid_rows.is_empty() {
         return Err(Error::setting("valid_fraction", "leaves no row to train on or none to validate with"));
@@ -187,6 +213,7 @@ pub fn train<M: Trainable<f32>>(map: &mut M, training: Training<'_>) -> Result<O
         },
         map,
         data,
+        nearby,
         train_rows,
         valid_rows,
         settings,
@@ -213,6 +240,7 @@ impl Training<'_> {
 struct Descent<'a, 'b, M: Trainable<f32>> {
     map: &'a mut M,
     data: &'a Dataset,
+    nearby: Option<&'a Nearby>,
     train_rows: &'a [u32],
     valid_rows: &'a [u32],
     settings: &'a TrainSettings,
@@ -383,7 +411,7 @@ impl<M: Trainable<f32>> Descent<'_, '_, M> {
         let (x, y) = self.map.load(&mut self.workspace, rows);
         state.step += 1;
         let random = StepRandom { seed: self.seed, step: state.step };
-        self.data.gather_step(index, random, x, y);
+        self.data.gather_step(index, self.nearby, random, x, y);
         self.run.stepped(state.step);
         self.map.begin_step(&mut self.workspace, random);
         match self.map.adjoints(&mut self.workspace) {

@@ -123,6 +123,7 @@ fn trained_for(
     };
     let training = Training {
         data: &data,
+        nearby: None,
         train_rows: &train_rows,
         valid_rows: &valid_rows,
         settings: &settings,
@@ -205,6 +206,7 @@ fn the_average_of_the_weights_is_kept_where_it_is_better() {
         };
         let training = Training {
             data: &data,
+            nearby: None,
             train_rows: &train_rows,
             valid_rows: &valid_rows,
             settings: &settings,

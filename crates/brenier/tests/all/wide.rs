@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use brenier::data::Table;
 use brenier::map::Method;
-use brenier::train::{Schedule, TrainEvent, TrainSettings};
+use brenier::train::{Schedule, SurrogateSettings, TrainEvent, TrainSettings};
 use brenier::{Event, FitSettings, Journal, Posterior, Run, StopToken, fit};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -158,6 +158,98 @@ fn fresh_noise_has_the_same_bits_on_any_threads_and_after_a_resume() {
     // Another seed has other noise, and a step that is not noisy other weights.
     let plain = FitSettings { noise: Default::default(), ..own.clone() };
     assert!(trained(&table, &plain).to_bytes().unwrap() != whole);
+}
+
+/// A surrogate with one narrow hidden layer.
+fn surrogate(spread: f64, epochs: impl Into<Option<u32>>) -> Option<SurrogateSettings> {
+    Some(SurrogateSettings { spread, widths: vec![32], epochs: epochs.into() })
+}
+
+#[test]
+fn rows_moved_with_a_surrogate_keep_a_map_from_overfitting_few_simulations() {
+    let exact = exact_nll();
+    let table = waves(400, 0.0, 6);
+    let mut plain = FitSettings { noise: noise_of("0.3"), ..settings(Method::PcpMap) };
+    (plain.train.batch_size, plain.train.epochs) = (Some(64), 60);
+    let moved = FitSettings { surrogate: surrogate(0.5, None), ..plain.clone() };
+    let (plain, moved) = (trained(&table, &plain), trained(&table, &moved));
+    let (without, with) = (test_nll(&plain), test_nll(&moved));
+    assert!(with < without - 0.2 && with > exact - 0.1, "{with}, without {without}, exact {exact}");
+    let lines = moved.description();
+    assert!(format!("{lines:?}").contains("rows moved by 0.5"), "{lines:?}");
+}
+
+#[test]
+fn a_surrogate_has_the_same_bits_on_any_threads_and_after_a_resume() {
+    let table = waves(300, 0.0, 7);
+    let mut own = FitSettings {
+        noise: noise_of("0.3"),
+        surrogate: surrogate(0.2, 60),
+        members: Some(2),
+        ..settings(Method::PcpMap)
+    };
+    (own.train.epochs, own.train.validate_every, own.train.valid_fraction) = (6, 3, 0.2);
+    let whole = trained(&table, &own).to_bytes().unwrap();
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    assert!(pool.install(|| trained(&table, &own).to_bytes().unwrap()) == whole, "threads");
+    // Cut short while the surrogate is learned, and again in its members.
+    let folder = tempfile::tempdir().unwrap();
+    let journal =
+        |resume| Journal { path: folder.path().join("c"), every: Duration::ZERO, resume, keep: false };
+    let cut = |resume: bool, in_members: bool| {
+        let (stop, mut members) = (StopToken::new(), false);
+        let mut observer = |event: &Event| {
+            match event.get() {
+                Some(TrainEvent::Members { .. }) => members = true,
+                Some(TrainEvent::Validated(_)) => stop.set(!in_members),
+                Some(TrainEvent::PartValidated { .. }) => stop.set(members),
+                _ => {}
+            }
+            Ok(())
+        };
+        let run = Run::observed(&mut observer).stop(&stop).journal(journal(resume));
+        fit(&table, &own, run).unwrap().posterior
+    };
+    for (resume, in_members) in [(false, false), (true, true)] {
+        assert!(cut(resume, in_members).header().training.stop.is_resumable(), "{in_members}");
+    }
+    let resumed = fit(&table, &own, Run::silent().journal(journal(true))).unwrap();
+    assert!(resumed.posterior.to_bytes().unwrap() == whole, "resume");
+    let left: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.is_empty(), "{left:?}");
+    // A spread of its own, other weights.
+    let other = FitSettings { surrogate: surrogate(0.3, 60), ..own };
+    assert!(trained(&table, &other).to_bytes().unwrap() != whole);
+}
+
+#[test]
+fn what_does_not_go_with_a_surrogate_is_refused() {
+    let table = waves(200, 0.0, 8);
+    let problem = |change: fn(&mut FitSettings)| {
+        let mut settings = FitSettings { surrogate: surrogate(0.1, 1), ..settings(Method::PcpMap) };
+        change(&mut settings);
+        match fit(&table, &settings, Run::silent()) {
+            Ok(_) => panic!("should be refused"),
+            Err(error) => error.to_string(),
+        }
+    };
+    type Change = fn(&mut FitSettings);
+    let changes: [(&str, Change); 6] = [
+        ("trained by steps", |settings| settings.method = Method::Gaussian.defaults()),
+        ("trained by steps", |settings| settings.method = Method::Atm.defaults()),
+        ("joint", |settings| settings.joint = true),
+        ("by name", |settings| settings.auto = true),
+        ("given columns", |settings| {
+            (settings.given, settings.target) = (None, Some("x1,x2".parse().unwrap()));
+            settings.noise = Default::default();
+        }),
+        ("above 0", |settings| settings.surrogate = surrogate(0.0, 1)),
+    ];
+    for (part, change) in changes {
+        let text = problem(change);
+        assert!(text.contains("surrogate") && text.contains(part), "{part}: {text}");
+    }
 }
 
 #[test]

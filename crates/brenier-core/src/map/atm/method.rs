@@ -69,6 +69,10 @@ impl MethodSpec for AtmSettings {
         true
     }
 
+    fn descends(&self) -> bool {
+        false
+    }
+
     fn train(&self, training: Training<'_>) -> Result<(Arc<dyn TransportMap>, Outcome)> {
         self.validate()?;
         let (map, outcome) = train(self, training)?;

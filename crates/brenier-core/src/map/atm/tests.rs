@@ -390,6 +390,7 @@ fn a_stopped_training_has_a_map_and_is_resumed_to_the_same_bits() {
     let rows: Vec<u32> = (0..400).collect();
     let error = other.train(Training {
         data: &data,
+        nearby: None,
         train_rows: &rows[..300],
         valid_rows: &rows[300..],
         settings: &TrainSettings::default(),

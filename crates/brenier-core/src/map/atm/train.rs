@@ -179,7 +179,7 @@ impl Done {
 
 /// Grows a map; see the top of this file.
 pub(super) fn train(settings: &AtmSettings, training: Training<'_>) -> Result<(AtmMap<f32>, Outcome)> {
-    let Training { data, train_rows, valid_rows, settings: train, seed, identity, mut run } = training;
+    let Training { data, train_rows, valid_rows, settings: train, seed, identity, mut run, .. } = training;
     if train_rows.len() < 2 || valid_rows.is_empty() {
         let problem = "leaves fewer than two rows to train on or none to validate with";
         return Err(Error::setting("valid_fraction", problem));

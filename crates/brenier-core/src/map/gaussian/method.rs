@@ -60,6 +60,10 @@ impl MethodSpec for GaussianSettings {
         Ok(self.layout(target, given).parameters())
     }
 
+    fn descends(&self) -> bool {
+        false
+    }
+
     fn train(&self, training: Training<'_>) -> Result<(Arc<dyn TransportMap>, Outcome)> {
         let Training { data, train_rows, valid_rows, mut run, .. } = training;
         if train_rows.is_empty() || valid_rows.is_empty() {
