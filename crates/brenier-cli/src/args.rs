@@ -968,7 +968,7 @@ fn demo_rows(text: &str) -> Result<u64, String> {
 }
 
 /// Parses a setting; clap names the flag, so that the error need not.
-fn setting<T: FromStr<Err = brenier::Error>>(text: &str) -> Result<T, String> {
+pub(crate) fn setting<T: FromStr<Err = brenier::Error>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error| match error {
         brenier::Error::Settings { problem, .. } => problem,
         other => other.to_string(),

@@ -10,6 +10,7 @@ mod commands;
 mod config;
 mod failure;
 mod files;
+mod flags;
 #[cfg(test)]
 mod grammar;
 mod interrupt;
@@ -62,6 +63,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         output::error(&format!("this is a mistake in brenier, please report it: {panic}").replace('\n', " "));
     }));
     output::set_quiet(arguments.everywhere.quiet);
+    flags::set_flags(&definition, &matches);
     let threads = arguments.everywhere.threads;
     let result = catch_unwind(AssertUnwindSafe(|| {
         files::check(&definition, &matches, &arguments.command)?;

@@ -12,6 +12,7 @@ use brenier::simulate::tasks::TASKS;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 
+use crate::args::setting;
 use crate::method_args::{method, method_choice};
 
 pub(crate) const REPRODUCE_HELP: &str = "\
@@ -309,7 +310,7 @@ pub(crate) struct UciArguments {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub(crate) dataset: Vec<String>,
     /// Methods, each with settings to fix where wanted, as in npe:flow=maf [default: those of the paper]
-    #[arg(long, value_name = "METHOD,…", value_delimiter = ',')]
+    #[arg(long, value_name = "METHOD,…", value_delimiter = ',', value_parser = setting::<Variant>)]
     method: Vec<Variant>,
     /// Folder with the tables as NAME.csv [default: OUT/data, fetched from the UCI archive]
     #[arg(long, value_name = "DIR")]

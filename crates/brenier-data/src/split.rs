@@ -155,7 +155,7 @@ fn check(rows: usize, valid_fraction: f64, test_fraction: f64) -> Result<u32> {
         let sum = valid_fraction + test_fraction;
         return Err(Error::setting(
             "valid_fraction",
-            format!("together with test_fraction it is {sum}, which leaves no rows to train on"),
+            format!("together with `test_fraction` it is {sum}, which leaves no rows to train on"),
         ));
     }
     let count = u32::try_from(rows).map_err(|_| Error::Shape {

@@ -30,7 +30,8 @@ pub(crate) fn run(arguments: TuneArguments) -> Result<(), Failure> {
     let (Some(path), Some(out)) = (&arguments.table, &arguments.out) else {
         return Err(Failure::Usage("a search needs a TABLE and --out MODEL".to_owned()));
     };
-    let space = SearchSpace::from_toml(&text)?;
+    let space = SearchSpace::from_toml(&text).map_err(|error| in_space(error, &arguments.space, &[]))?;
+    let searched: Vec<String> = space.names().map(str::to_owned).collect();
     settings.train.validate()?;
     let minutes = settings.train.minutes.take();
     let tune = arguments.tune.settings();
@@ -56,7 +57,7 @@ pub(crate) fn run(arguments: TuneArguments) -> Result<(), Failure> {
     let tune = TuneSettings { minutes, join: arguments.join, ..tune };
     let run = Run::observed(&mut screen).stop(&stop);
     let outcome = search(&table, &split, &settings, &space, &tune, &folder, run)
-        .map_err(|error| Failure::from(error).of_table(path))?;
+        .map_err(|error| in_space(error, &arguments.space, &searched).of_table(path))?;
     drop(screen);
 
     let results = folder.join("results.csv");
@@ -92,6 +93,20 @@ fn space(name: &str, settings: &FitSettings) -> Result<String, Failure> {
         }
         Failure::Library(Error::io(Path::new(name), "read the search space", source))
     })
+}
+
+/// A mistake in a search space that was read from a file names the file, and keeps the file's names: `searched` are the settings
+/// that it draws.
+fn in_space(error: Error, space: &str, searched: &[String]) -> Failure {
+    let of_space = |name: &str| searched.iter().any(|own| own.rsplit('.').next() == Some(name));
+    match error {
+        _ if SearchSpace::PRESETS.contains(&space) => Failure::Library(error),
+        Error::Settings { name, problem } if name == "space" => Failure::Usage(format!("{space}: {problem}")),
+        Error::Settings { name, problem } if of_space(&name) => {
+            Failure::Usage(format!("{space}: setting {name}: {problem}"))
+        }
+        other => Failure::Library(other),
+    }
 }
 
 /// One table of all rows, and which of them are for what.
