@@ -53,28 +53,37 @@ impl MethodFlags {
     }
 }
 
-/// Every setting once, with the methods that have it and what each says of it.
-fn settings() -> Vec<(SettingInfo, Vec<(Method, &'static str)>)> {
-    let mut all: Vec<(SettingInfo, Vec<(Method, &'static str)>)> = Vec::new();
+/// A setting, and what each method that has it says of it.
+type Owned = (SettingInfo, Vec<(Method, SettingInfo)>);
+
+/// Every setting once, with the methods that have it.
+fn settings() -> Vec<Owned> {
+    let mut all: Vec<Owned> = Vec::new();
     for &method in Method::ALL {
         for setting in method.info().settings {
             match all.iter_mut().find(|(other, _)| other.name == setting.name) {
-                Some((_, owners)) => owners.push((method, setting.help)),
-                None => all.push((*setting, vec![(method, setting.help)])),
+                Some((_, owners)) => owners.push((method, *setting)),
+                None => all.push((*setting, vec![(method, *setting)])),
             }
         }
     }
     all
 }
 
-/// `PCP-Map: width of …; COT-Flow: width of … [default: by the table]`.
-fn help(setting: &SettingInfo, owners: &[(Method, &'static str)]) -> String {
-    let parts: Vec<String> =
-        owners.iter().map(|(method, text)| format!("{}: {text}", method.title())).collect();
-    match setting.default {
-        "" => parts.join("; "),
-        default => format!("{} [default: {default}]", parts.join("; ")),
-    }
+/// `PCP-Map: width of …; COT-Flow: width of … [default: by the table]`; where the defaults differ, each is beside its method.
+fn help(owners: &[(Method, SettingInfo)]) -> String {
+    let default = |setting: &SettingInfo| match setting.default {
+        "" => String::new(),
+        default => format!(" [default: {default}]"),
+    };
+    let common = owners.first().map(|(_, first)| first);
+    let common = common.filter(|first| owners.iter().all(|(_, other)| other.default == first.default));
+    let part = |(method, setting): &(Method, SettingInfo)| {
+        let own = if common.is_some() { String::new() } else { default(setting) };
+        format!("{}: {}{own}", method.title(), setting.help)
+    };
+    let parts: Vec<String> = owners.iter().map(part).collect();
+    parts.join("; ") + &common.map(default).unwrap_or_default()
 }
 
 fn parse(kind: SettingKind, text: &str) -> Result<Value, String> {
@@ -102,11 +111,9 @@ fn parse(kind: SettingKind, text: &str) -> Result<Value, String> {
     }
 }
 
-fn argument(setting: SettingInfo, owners: &[(Method, &'static str)]) -> Arg {
-    let argument = Arg::new(setting.name)
-        .long(setting.name.replace('_', "-"))
-        .help(help(&setting, owners))
-        .help_heading("Map");
+fn argument(setting: SettingInfo, owners: &[(Method, SettingInfo)]) -> Arg {
+    let argument =
+        Arg::new(setting.name).long(setting.name.replace('_', "-")).help(help(owners)).help_heading("Map");
     match setting.kind {
         SettingKind::Choice(words) => {
             argument.value_name("NAME").value_parser(PossibleValuesParser::new(words).map(Value::String))
@@ -149,5 +156,25 @@ impl FromArgMatches for MethodFlags {
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         self.0.extend(Self::from_arg_matches(matches)?.0);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_of_a_setting_has_the_default_of_each_method() {
+        let settings = settings();
+        let text = |name: &str| {
+            let (_, owners) = settings.iter().find(|(setting, _)| setting.name == name).expect("a setting");
+            help(owners)
+        };
+        let width = text("feature_width");
+        assert_eq!(width.matches("[default: by the table]").count(), 1, "{width}");
+        assert!(width.ends_with("[default: by the table]"), "{width}");
+        let depth = text("depth");
+        assert!(depth.contains("CP-Flow: number of hidden layers of a potential [default: 3]"), "{depth}");
+        assert!(depth.contains("COT-Flow: number of layers [default: 2]"), "{depth}");
     }
 }

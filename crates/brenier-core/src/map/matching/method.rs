@@ -56,7 +56,7 @@ impl FlowMatchingSettings {
     }
 }
 
-/// Steps of a training on so many rows: every row is seen with new noise each time, so that more rows need more steps,
+/// Steps of a training on this many rows: every row is seen with new noise each time, so that more rows need more steps,
 /// but not in proportion.
 fn steps(rows: usize) -> u64 {
     (10_000.0 * (rows as f64 / 9000.0).powf(0.7)).clamp(3000.0, 100_000.0).round() as u64
@@ -119,8 +119,8 @@ impl ListedMethod for FlowMatchingSettings {
             SettingInfo {
                 name: "blocks",
                 kind: SettingKind::Whole,
-                help: "residual blocks of two layers each, 3 by default",
-                default: "",
+                help: "residual blocks of two layers each",
+                default: "3",
             },
             SettingInfo {
                 name: "embedding",
@@ -131,8 +131,8 @@ impl ListedMethod for FlowMatchingSettings {
             SettingInfo {
                 name: "evaluation_steps",
                 kind: SettingKind::Whole,
-                help: "the same, 16 by default",
-                default: "",
+                help: "Runge-Kutta steps of validation, densities and draws",
+                default: "16",
             },
         ],
         spaces: &[(
