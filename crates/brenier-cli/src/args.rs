@@ -1,4 +1,4 @@
-//! The command line as clap sees it. Parsing only: what is done with it stands in `commands`.
+//! The command line as clap sees it. Parsing only: what is done with it is in `commands`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -215,7 +215,7 @@ Examples:
       --out table.parquet
 
 --max-correlation: while any pair of columns has a Pearson correlation above the limit (signed, not absolute), the \
-first column that is part of such a pair is left out. Columns named by --drop may hold text.";
+first column that is part of such a pair is dropped. Columns named by --drop may hold text.";
 
 const SPLIT_HELP: &str = "\
 Examples:
@@ -297,7 +297,7 @@ pub(crate) enum Command {
     /// Say what a model file holds
     #[command(after_help = INFO_HELP)]
     Info(InfoArguments),
-    /// Fetch public tables, leave out columns, deal rows into training, validation and test tables
+    /// Fetch public tables, drop columns, split rows into training, validation and test tables
     #[command(after_help = DATA_HELP, subcommand_required = true, arg_required_else_help = true)]
     Data {
         #[command(subcommand)]
@@ -530,7 +530,7 @@ pub(crate) struct SettingFlags {
     /// Further noise of given columns in training alone, against overfitting the noise of the table; written as --noise
     #[arg(long, value_name = "[COLUMNS=]SD", value_parser = setting::<NoiseRule>, help_heading = "Columns")]
     jitter: Vec<NoiseRule>,
-    /// Reduce many given columns to at most so many directions that the target has to do with
+    /// Reduce many given columns to at most this many directions, those that tell most about the target
     #[arg(long, value_name = "COUNT", help_heading = "Columns", conflicts_with = "pca")]
     reduce: Option<usize>,
     /// Given columns that hold points in no particular order, as in y1..y8:4 for four points of two numbers; repeatable
@@ -835,10 +835,10 @@ pub(crate) enum DataCommand {
     /// Download public tables, checked and converted to CSV
     #[command(after_help = FETCH_HELP)]
     Fetch(FetchArguments),
-    /// Leave columns out of a table: named ones, and those that repeat others
+    /// Drop columns of a table: named ones, and those that repeat others
     #[command(after_help = PREPARE_HELP, allow_negative_numbers = true)]
     Prepare(PrepareArguments),
-    /// Deal the rows of a table into training, validation and test tables
+    /// Split the rows of a table into training, validation and test tables
     #[command(after_help = SPLIT_HELP, allow_negative_numbers = true)]
     Split(SplitArguments),
 }
@@ -866,10 +866,10 @@ pub(crate) struct PrepareArguments {
     /// Table to write; - or none is CSV on standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Columns to leave out
+    /// Columns to drop
     #[arg(long, value_name = "COLUMNS")]
     pub(crate) drop: Option<Selection>,
-    /// Leave out the first column of each pair with a correlation above this
+    /// Drop the first column of each pair with a correlation above this
     #[arg(long, value_name = "LIMIT")]
     pub(crate) max_correlation: Option<f64>,
     #[command(flatten)]
@@ -895,7 +895,7 @@ pub(crate) struct SplitArguments {
     /// Seed of the split
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
-    /// Which random numbers deal the rows
+    /// Which random numbers split the rows
     #[arg(long, default_value = "brenier", value_parser = one_of::<SplitProtocol>(&["brenier", "sklearn"]))]
     pub(crate) protocol: SplitProtocol,
     /// Write which row, from 0, went into which set to this CSV file

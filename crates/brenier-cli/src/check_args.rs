@@ -53,7 +53,7 @@ Examples:
   brenier report lv.brenier held_out.parquet --observed observed.csv \\
       --simulator lotka-volterra --out report.html
 
-One file that needs nothing else: the verdict of brenier check and its reasons, what was learned from what, the \
+One file that needs nothing else: the verdict of brenier check and its reasons, the model and its data, the \
 posterior at chosen observations, calibration, predictives, the map's certificates, the training, and how to make it \
 all again. Without --observed, --at and --row the posteriors at two held-out rows are shown. A table of observations \
 that has the target columns too shows them as the truth.";

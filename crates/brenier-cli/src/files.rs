@@ -1,7 +1,7 @@
 //! The files that a command reads and writes: none is written that is read, or written twice.
 //!
-//! Every flag that takes a path is found in clap's definition, so a new one is looked at without further ado; what it
-//! is for stands in [`ROLES`], and a test fails for a flag without a role.
+//! Every flag that takes a path is found in clap's definition, so a new one is looked at without further ado; its
+//! purpose is in [`ROLES`], and a test fails for a flag without a role.
 
 use std::ffi::OsString;
 use std::fs;

@@ -108,7 +108,7 @@ impl Model {
     }
 }
 
-/// Reads a prior. What is wrong with it is told with the names of the file, which are not flags.
+/// Reads a prior. An error keeps the names of the file, which are not flags.
 fn read_prior(path: &Path) -> Result<Prior, Failure> {
     Prior::read(path).map_err(|error| match error {
         Error::Model { .. } => Failure::Usage(error.to_string()),

@@ -58,7 +58,7 @@ pub struct TuneSettings {
     pub threads: Option<usize>,
 }
 
-/// Epochs of a pilot where nothing is said.
+/// Epochs of a pilot by default.
 const PILOT_EPOCHS: u32 = 15;
 
 impl TuneSettings {

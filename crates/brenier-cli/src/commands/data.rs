@@ -1,4 +1,4 @@
-//! `brenier data`: fetching public tables, leaving out columns, dealing rows into parts.
+//! `brenier data`: fetching public tables, dropping columns, splitting rows.
 
 use std::path::{Path, PathBuf};
 

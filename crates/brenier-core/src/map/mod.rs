@@ -57,7 +57,7 @@ pub enum Constraint {
     Within(f64),
 }
 
-/// A named tensor's place in the flat parameter vector: element (i, j) stands at `offset + i + j · stride`.
+/// A named tensor's place in the flat parameter vector: element (i, j) is at `offset + i + j · stride`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TensorSpec {
     /// The name used in the printed equations and in the model file.

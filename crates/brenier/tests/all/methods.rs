@@ -349,7 +349,7 @@ fn every_method_gives_the_same_bits_for_any_number_of_threads() {
     }
 }
 
-/// Stops a fit after so many steps.
+/// Stops a fit after this many steps.
 struct StopAfter(u64, StopToken);
 
 impl Observer for StopAfter {

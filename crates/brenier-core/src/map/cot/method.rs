@@ -43,7 +43,7 @@ pub struct FlowSettings {
     pub warm_steps: u64,
 }
 
-/// The settings as files have them: with both weights as the authors' programs state them, if one likes.
+/// The settings as files have them: optionally with both weights as the authors' programs state them.
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Written {

@@ -49,7 +49,7 @@ impl CpFlowSettings {
     }
 }
 
-/// Hidden layers where nothing is said.
+/// Hidden layers by default.
 const DEPTH: usize = 3;
 
 impl MethodSpec for CpFlowSettings {

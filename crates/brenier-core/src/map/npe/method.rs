@@ -19,7 +19,7 @@ use crate::train::{Outcome, Schedule, TrainSettings};
 
 const TITLE: &str = "NPE";
 
-/// Whose choices are made where nothing is said.
+/// Whose defaults apply to what is left open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -35,7 +35,7 @@ pub enum Preset {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct NpeSettings {
-    /// Whose choices are made where nothing is said.
+    /// Whose defaults apply to what is left open.
     pub preset: Preset,
     /// The kind of transforms.
     pub flow: FlowKind,
@@ -168,7 +168,7 @@ impl ListedMethod for NpeSettings {
             SettingInfo {
                 name: "preset",
                 kind: SettingKind::Choice(&["brenier", "sbi"]),
-                help: "whose sizes and training are used where nothing is said: ours or those of the package sbi",
+                help: "whose default sizes and training: Brenier's or those of the package sbi",
                 default: "brenier",
             },
             SettingInfo {

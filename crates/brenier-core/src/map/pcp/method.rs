@@ -39,7 +39,7 @@ pub struct PcpSettings {
     pub initialisation: Initialisation,
     /// The network where nothing is given, as in the first block of a joint map.
     pub unconditional: Option<Convexity>,
-    /// The distribution of z; where nothing is said, one with heavy tails in joint models and without given variables (but not with
+    /// The distribution of z; by default one with heavy tails in joint models and without given variables (but not with
     /// the authors' initialisation), else a Gaussian. Files of older versions say nothing, and their maps have a Gaussian.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reference: Option<ReferenceKind>,
