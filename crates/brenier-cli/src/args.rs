@@ -7,7 +7,7 @@ use std::str::FromStr;
 use brenier::MethodChoice;
 use brenier::data::{Decimal, Format, Missing, ReadOptions, Selection, SplitProtocol};
 use brenier::diagnose::Bandwidth;
-use brenier::map::pcp::{Precision, Solver};
+use brenier::map::{Precision, Solver};
 use brenier::train::Schedule;
 use brenier::transform::{ExchangeableRule, NoiseRule, PcaSettings, Scaling, SupportRule, Whiten};
 use brenier::tune::TuneSettings;
@@ -20,7 +20,7 @@ use crate::check_args::{
     CALIBRATE_HELP, CHECK_HELP, CalibrateArguments, CheckArguments, REPORT_HELP, ReportArguments,
 };
 use crate::cluster_args::{CLUSTER_HELP, ClusterCommand};
-use crate::method_args::{MethodFlags, method_choice};
+use crate::method_args::{MethodFlags, by_method, method_choice, of_draws, published_pilots};
 use crate::model_args::{ABC_HELP, AbcArguments, SIMULATE_HELP, SimulateArguments};
 use crate::plot_args::{PLOT_HELP, PlotCommand};
 use crate::reproduce_args::{REPRODUCE_HELP, ReproduceCommand};
@@ -116,7 +116,7 @@ Examples:
   brenier sample model.brenier --at y1=0.3,y2=-1 -n 5000 --out draws.csv
   brenier sample model.brenier --observed observed.csv -n 1000 --seed 3 \\
       --out draws.parquet
-  # a COT-Flow in fewer steps
+  # a flow in fewer steps
   brenier sample flow.brenier --at y=1 -n 1000 --steps 8
   # CSV on standard output
   brenier sample model.brenier --at y=1 -n 10
@@ -482,8 +482,7 @@ pub(crate) struct TuneFlags {
     /// Seeds with which each of them is trained [default: 2]
     #[arg(long, value_name = "N", help_heading = "Search")]
     repeats: Option<usize>,
-    /// As published: 100 pilots (COT-Flow: 50), none stopped early, the 10 best trained with 5 seeds each
-    #[arg(long, help_heading = "Search")]
+    #[arg(long, help = format!("As published: {}, none stopped early, the 10 best trained with 5 seeds each", published_pilots()), help_heading = "Search")]
     exact_protocol: bool,
 }
 
@@ -568,24 +567,19 @@ pub(crate) struct SettingFlags {
     /// Passes over the training rows at most [default: 1000]
     #[arg(long, value_name = "N", help_heading = "Training")]
     epochs: Option<u32>,
-    /// Steps at most, whatever the epochs [default: no limit; flow matching: by the rows]
-    #[arg(long, value_name = "STEPS", help_heading = "Training")]
+    #[arg(long, help = by_method("Steps at most, whatever the epochs", "no limit", |train| train.max_steps), value_name = "STEPS", help_heading = "Training")]
     max_steps: Option<u64>,
     /// Steps between validations [default: by the number of validation rows]
     #[arg(long, value_name = "STEPS", help_heading = "Training")]
     validate_every: Option<usize>,
-    /// How the learning rate falls: plateau drops it when validations bring nothing better and ends the run at the
-    /// last drop; cosine lowers it to zero over all --epochs or --max-steps [default: plateau; flow matching: cosine]
-    #[arg(long, help_heading = "Training", value_parser = one_of::<Schedule>(&["plateau", "cosine"]))]
+    #[arg(long, help = by_method("How the learning rate falls: plateau drops it when validations bring nothing better and ends the run \
+        at the last drop; cosine lowers it to zero over all --epochs or --max-steps", "plateau", |train| train.schedule.map(|schedule| format!("{schedule:?}").to_lowercase())), help_heading = "Training", value_parser = one_of::<Schedule>(&["plateau", "cosine"]))]
     schedule: Option<Schedule>,
-    /// Validations without improvement before the step size drops [default: 20; NPE: 10]
-    #[arg(long, value_name = "N", help_heading = "Training")]
+    #[arg(long, help = by_method("Validations without improvement before the step size drops", "20", |train| train.patience), value_name = "N", help_heading = "Training")]
     patience: Option<u32>,
-    /// Factor of a drop [default: 0.5; NPE: 0.3]
-    #[arg(long, value_name = "FACTOR", help_heading = "Training")]
+    #[arg(long, help = by_method("Factor of a drop", "0.5", |train| train.drop_factor), value_name = "FACTOR", help_heading = "Training")]
     drop_factor: Option<f64>,
-    /// The drop that ends the fit [default: 4; NPE: 3]
-    #[arg(long, value_name = "N", help_heading = "Training")]
+    #[arg(long, help = by_method("The drop that ends the fit", "4", |train| train.max_drops), value_name = "N", help_heading = "Training")]
     max_drops: Option<u32>,
     /// Whether a drop goes back to the best weights so far [default: true]
     #[arg(long, value_name = "BOOL", help_heading = "Training")]
@@ -596,15 +590,11 @@ pub(crate) struct SettingFlags {
     /// Rows held out for validation at most [default: 20000]
     #[arg(long, value_name = "ROWS", help_heading = "Training")]
     max_valid_rows: Option<usize>,
-    /// Decoupled weight decay, against overfitting [default: 0; NPE: 0.1, less for more than 10000 rows]
-    #[arg(long, value_name = "DECAY", help_heading = "Training")]
+    #[arg(long, help = by_method("Decoupled weight decay, against overfitting", "0", |train| train.adam.weight_decay), value_name = "DECAY", help_heading = "Training")]
     weight_decay: Option<f64>,
-    /// Largest norm of a step's gradient; 0 for no limit [default: none; NPE, flow matching: 5]
-    #[arg(long, value_name = "NORM", help_heading = "Training")]
+    #[arg(long, help = by_method("Largest norm of a step's gradient; 0 for no limit", "none", |train| train.clip), value_name = "NORM", help_heading = "Training")]
     clip: Option<f64>,
-    /// Decay of a moving average of the weights, validated beside them; 0 for none [default: 0; NPE: 0.99; flow
-    /// matching: 0.999]
-    #[arg(long, value_name = "DECAY", help_heading = "Training")]
+    #[arg(long, help = by_method("Decay of a moving average of the weights, validated beside them; 0 for none", "0", |train| train.weight_average), value_name = "DECAY", help_heading = "Training")]
     weight_average: Option<f64>,
     /// End the fit after this many minutes with the best model so far
     #[arg(long, value_name = "M", help_heading = "Training")]
@@ -686,20 +676,15 @@ pub(crate) struct SampleArguments {
     pub(crate) summary: Option<Option<PathBuf>>,
     #[command(flatten)]
     pub(crate) json: JsonArguments,
-    /// COT-Flow, flow matching: Runge-Kutta steps from reference to draw [default: the model's evaluation steps]
-    #[arg(long, value_name = "N")]
+    #[arg(long, help = of_draws("steps", "Runge-Kutta steps from reference to draw [default: the model's evaluation steps]"), value_name = "N")]
     pub(crate) steps: Option<usize>,
-    /// COT-Flow, flow matching: error that a draw may have in standardised units, as 1e-4; each draw takes as few steps as that needs
-    #[arg(long, value_name = "ERROR", conflicts_with = "steps")]
+    #[arg(long, help = of_draws("accuracy", "error that a draw may have in standardised units, as 1e-4; each draw takes as few steps as that needs"), value_name = "ERROR", conflicts_with = "steps")]
     pub(crate) accuracy: Option<f64>,
-    /// PCP-Map, CP-Flow: how draws are computed [default: newton]
-    #[arg(long, value_parser = one_of::<Solver>(&["newton", "lbfgs"]))]
+    #[arg(long, help = of_draws("solver", "how draws are computed [default: newton]"), value_parser = one_of::<Solver>(&["newton", "lbfgs"]))]
     pub(crate) solver: Option<Solver>,
-    /// PCP-Map, CP-Flow, ATM: largest residual that counts as solved [default: 1e-6, of ATM 1e-12]
-    #[arg(long, value_name = "RESIDUAL")]
+    #[arg(long, help = of_draws("tolerance", "largest residual that counts as solved [default: by the method]"), value_name = "RESIDUAL")]
     pub(crate) tolerance: Option<f64>,
-    /// Arithmetic of the Newton solver of PCP-Map and CP-Flow, and of the steps of COT-Flow and flow matching [default: mixed]
-    #[arg(long, value_parser = one_of::<Precision>(&["mixed", "double"]))]
+    #[arg(long, help = of_draws("precision", "arithmetic of the Newton solver or of the Runge-Kutta steps [default: mixed]"), value_parser = one_of::<Precision>(&["mixed", "double"]))]
     pub(crate) precision: Option<Precision>,
     /// End with an error if any draw cannot be solved, instead of leaving it out with a warning
     #[arg(long)]

@@ -9,6 +9,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use crate::args::{JsonArguments, ObservationArguments, TableArguments, whole};
+use crate::method_args::check_draws;
 
 pub(crate) const CHECK_HELP: &str = "\
 The table holds pairs (x, y) that the fit has not seen, a thousand or so, with the model's columns.
@@ -68,8 +69,7 @@ pub(crate) struct CheckingArguments {
     /// Maximum number of held-out pairs to draw at
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pairs: usize,
-    /// Draws at each pair [default: 1000; 200 for a COT-Flow]
-    #[arg(short = 'n', long, value_name = "N", value_parser = whole)]
+    #[arg(short = 'n', long, help = format!("Draws at each pair [default: {}]", check_draws()), value_name = "N", value_parser = whole)]
     draws: Option<usize>,
     /// Level of bands and tests, all tests of calibration together
     #[arg(long, value_name = "P", default_value_t = 0.05)]

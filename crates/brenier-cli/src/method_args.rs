@@ -1,7 +1,8 @@
 //! The settings of the methods as flags, made from the library's list.
 
 use brenier::map::Method;
-use brenier::map::method::{SettingInfo, SettingKind};
+use brenier::map::method::{Problem, SettingInfo, SettingKind};
+use brenier::train::TrainSettings;
 use brenier::{Error, FitSettings, MethodChoice};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
@@ -70,20 +71,91 @@ fn settings() -> Vec<Owned> {
     all
 }
 
-/// `PCP-Map: width of …; COT-Flow: width of … [default: by the table]`; where the defaults differ, each is beside its method.
+/// `PCP-Map: width of …; COT-Flow: width of … [default: by the table]`; where the defaults differ, each follows its method or
+/// what the method says.
 fn help(owners: &[(Method, SettingInfo)]) -> String {
     let default = |setting: &SettingInfo| match setting.default {
         "" => String::new(),
         default => format!(" [default: {default}]"),
     };
-    let common = owners.first().map(|(_, first)| first);
-    let common = common.filter(|first| owners.iter().all(|(_, other)| other.default == first.default));
-    let part = |(method, setting): &(Method, SettingInfo)| {
-        let own = if common.is_some() { String::new() } else { default(setting) };
-        format!("{}: {}{own}", method.title(), setting.help)
+    let (Some((_, first)), Some((_, last))) = (owners.first(), owners.last()) else { return String::new() };
+    let common = owners.iter().all(|(_, own)| own.default == first.default);
+    let parts = owners.chunk_by(|(_, one), (_, next)| one.help == next.help).map(|group| {
+        let same = group.iter().all(|(_, own)| own.default == group[0].1.default);
+        let titles: Vec<String> = group
+            .iter()
+            .map(|(method, own)| match same {
+                true => method.title().to_owned(),
+                false => format!("{}{}", method.title(), default(own)),
+            })
+            .collect();
+        let own = if same && !common { default(&group[0].1) } else { String::new() };
+        format!("{}: {}{own}", titles.join(", "), group[0].1.help)
+    });
+    let text = parts.collect::<Vec<_>>().join("; ");
+    if common { text + &default(last) } else { text }
+}
+
+/// Groups of methods with the same answer, in the order of the list; none where a method has no answer.
+fn grouped<T: PartialEq>(answer: impl Fn(Method) -> Option<T>) -> Vec<(T, Vec<&'static str>)> {
+    let mut groups: Vec<(T, Vec<&'static str>)> = Vec::new();
+    for &method in Method::ALL {
+        let Some(own) = answer(method) else { continue };
+        match groups.iter_mut().find(|(other, _)| *other == own) {
+            Some((_, titles)) => titles.push(method.title()),
+            None => groups.push((own, vec![method.title()])),
+        }
+    }
+    groups
+}
+
+/// The help of a setting of the training: `text` with its `default`, and the methods that choose another `value`.
+pub(crate) fn by_method<T: ToString>(
+    text: &str,
+    default: &str,
+    value: impl Fn(&TrainSettings) -> Option<T>,
+) -> String {
+    let chosen = |method: Method, rows: usize| {
+        let (mut settings, mut train) = (method.defaults(), TrainSettings::default());
+        let problem = Problem { target: 4, given: 9, rows, joint: false };
+        settings.spec_mut().resolve(problem, &mut train);
+        value(&train).map(|value| value.to_string())
     };
-    let parts: Vec<String> = owners.iter().map(part).collect();
-    parts.join("; ") + &common.map(default).unwrap_or_default()
+    let others = grouped(|method| match (chosen(method, 1000), chosen(method, 100_000)) {
+        (small, large) if small != large => Some("by the rows".to_owned()),
+        (small, _) => small.filter(|own| own != default),
+    });
+    let others: Vec<String> =
+        others.iter().map(|(value, titles)| format!("; {}: {value}", titles.join(", "))).collect();
+    format!("{text} [default: {default}{}]", others.concat())
+}
+
+/// The help of a setting of draws: `text` after the methods whose draws know it.
+pub(crate) fn of_draws(name: &str, text: &str) -> String {
+    let knows = |method: &&Method| method.info().draw_settings.contains(&name);
+    let titles: Vec<&str> = Method::ALL.iter().filter(knows).map(|method| method.title()).collect();
+    format!("{}: {text}", titles.join(", "))
+}
+
+/// `1000 (COT-Flow: 200)`: the draws per pair of a check.
+pub(crate) fn check_draws() -> String {
+    first_and_others(&grouped(|method| Some(method.info().check_draws)), "")
+}
+
+/// `100 pilots (COT-Flow: 50)`: those of a published search.
+pub(crate) fn published_pilots() -> String {
+    first_and_others(&grouped(|method| method.info().published_pilots), " pilots")
+}
+
+/// The first answer with its `unit`, and other answers with their methods.
+fn first_and_others(groups: &[(usize, Vec<&'static str>)], unit: &str) -> String {
+    let Some(((first, _), others)) = groups.split_first() else { return String::new() };
+    let others: Vec<String> =
+        others.iter().map(|(value, titles)| format!("{}: {value}", titles.join(", "))).collect();
+    match others.is_empty() {
+        true => format!("{first}{unit}"),
+        false => format!("{first}{unit} ({})", others.join("; ")),
+    }
 }
 
 fn parse(kind: SettingKind, text: &str) -> Result<Value, String> {
@@ -171,10 +243,17 @@ mod tests {
             help(owners)
         };
         let width = text("feature_width");
-        assert_eq!(width.matches("[default: by the table]").count(), 1, "{width}");
+        assert_eq!(width.matches("[default").count(), 1, "{width}");
         assert!(width.ends_with("[default: by the table]"), "{width}");
+        let embedding = text("embedding_activation");
+        assert!(embedding.starts_with("NPE: what hidden layers") && embedding.ends_with("[default: tanh]"));
         let depth = text("depth");
         assert!(depth.contains("CP-Flow: number of hidden layers of a potential [default: 3]"), "{depth}");
         assert!(depth.contains("COT-Flow: number of layers [default: 2]"), "{depth}");
+        let steps = text("evaluation_steps");
+        assert!(
+            steps.starts_with("COT-Flow [default: 32], flow-matching map [default: 16]: Runge"),
+            "{steps}"
+        );
     }
 }

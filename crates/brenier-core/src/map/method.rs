@@ -120,8 +120,10 @@ pub struct MethodInfo {
     pub candidates: &'static [Candidate],
     /// Pilots of the published search, where the method is one of the paper's.
     pub published_pilots: Option<usize>,
-    /// Draws per pair that a check makes by default.
+    /// Draws per pair that a check makes by default; fewer where densities are expensive.
     pub check_draws: usize,
+    /// The fields of [`SampleSettings`](super::SampleSettings) that its draws know.
+    pub draw_settings: &'static [&'static str],
     /// How a check speaks of its size.
     pub size: SizeAdvice,
     /// Whether what training minimises has penalties beside the negative log-likelihood.

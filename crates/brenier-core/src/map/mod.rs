@@ -32,6 +32,7 @@ mod reference;
 mod transport;
 
 pub use certificate::Certificate;
+pub use convex::{InverseSettings, Precision, Solver};
 pub(crate) use methods::BASELINE;
 pub use methods::{Method, MethodSettings};
 pub use reference::{Reference, ReferenceKind};

@@ -2,6 +2,7 @@
 
 use super::batch::{misses, not_finite};
 use super::convex::Precision;
+use super::method::MethodInfo;
 use super::transport::narrow;
 use super::{ConditionalMap, Inversion, SampleSettings};
 use crate::kernel::Real;
@@ -136,6 +137,9 @@ fn carry_accurately<T: Real>(
     Ok((x, taken))
 }
 
+/// The fields of [`SampleSettings`] that draws of a flow know.
+pub(super) const DRAW_SETTINGS: &[&str] = &["steps", "accuracy", "precision"];
+
 /// Draws by the trained map, or by its copy in double precision where that is asked for or needed.
 pub(super) fn draw(
     single: &impl Flow<f32>,
@@ -144,9 +148,9 @@ pub(super) fn draw(
     given: &[f64],
     observation: &[u32],
     settings: &SampleSettings,
-    title: &str,
+    method: &MethodInfo,
 ) -> Result<(Vec<f64>, Inversion)> {
-    settings.only(&["steps", "accuracy", "precision"], title)?;
+    settings.only(method)?;
     let in_double = match settings.precision {
         Some(precision) => precision == Precision::Double,
         // Single precision rounds far below what a fixed number of steps leaves of the flow, but knows no error bound.

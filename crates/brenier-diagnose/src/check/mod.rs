@@ -52,7 +52,7 @@ use pairs::HeldOut;
 pub struct CheckSettings {
     /// Held-out pairs that calibration and certificates look at, at most: a random choice. The likelihood uses all.
     pub pairs: usize,
-    /// Draws at each pair; `None` takes 1000 of a PCP-Map, 200 of a COT-Flow, whose densities are more expensive.
+    /// Draws at each pair; `None` takes those of the method, fewer where densities are expensive.
     pub draws: Option<usize>,
     /// Level α of bands and tests, all tests of calibration together.
     pub level: f64,

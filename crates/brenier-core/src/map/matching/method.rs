@@ -16,8 +16,6 @@ use crate::map::ode;
 use crate::map::{Inversion, SampleSettings, TransportMap};
 use crate::train::{Outcome, Schedule, TrainSettings};
 
-const TITLE: &str = "flow-matching map";
-
 /// The settings of a flow-matching map; `None` chooses by the table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -107,7 +105,7 @@ impl MethodSpec for FlowMatchingSettings {
 
 impl ListedMethod for FlowMatchingSettings {
     const INFO: MethodInfo = MethodInfo {
-        title: TITLE,
+        title: "flow-matching map",
         summary: "A flow along a field that was trained by regression on noisy rows: slow to overfit, for sharp and curved posteriors",
         settings: &[
             SettingInfo {
@@ -153,6 +151,7 @@ impl ListedMethod for FlowMatchingSettings {
         ],
         published_pilots: None,
         check_draws: 200,
+        draw_settings: ode::DRAW_SETTINGS,
         size: SizeAdvice::NETWORK,
         penalised: true,
     };
@@ -182,7 +181,7 @@ impl TransportMap for FlowMatching {
         observation: &[u32],
         settings: &SampleSettings,
     ) -> Result<(Vec<f64>, Inversion)> {
-        ode::draw(&self.single, &self.double, z, given, observation, settings, TITLE)
+        ode::draw(&self.single, &self.double, z, given, observation, settings, &FlowMatchingSettings::INFO)
     }
 
     fn log_density_at(&self, x: &[f64], given: &[f64], observation: &[u32]) -> Result<Vec<f64>> {

@@ -17,8 +17,6 @@ use crate::map::pcp::Front;
 use crate::map::{ConditionalMap, Inversion, SampleSettings, TransportMap};
 use crate::train::{Outcome, Schedule, TrainSettings};
 
-const TITLE: &str = "NPE";
-
 /// Whose defaults apply to what is left open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -162,7 +160,7 @@ const fn decayed(changes: &'static str) -> Candidate {
 
 impl ListedMethod for NpeSettings {
     const INFO: MethodInfo = MethodInfo {
-        title: TITLE,
+        title: "NPE",
         summary: "Neural posterior estimation with a normalising flow: spline couplings or an autoregressive flow",
         settings: &[
             SettingInfo {
@@ -271,6 +269,7 @@ impl ListedMethod for NpeSettings {
         ],
         published_pilots: None,
         check_draws: 1000,
+        draw_settings: &[],
         size: SizeAdvice::NETWORK,
         penalised: false,
     };
@@ -300,7 +299,7 @@ impl TransportMap for FlowPosterior {
         observation: &[u32],
         settings: &SampleSettings,
     ) -> Result<(Vec<f64>, Inversion)> {
-        settings.only(&[], TITLE)?;
+        settings.only(&NpeSettings::INFO)?;
         let n = self.double.target_dim();
         let x = self.double.draw(z, given, observation)?;
         let unsolved = not_finite(&x, n);
