@@ -5,10 +5,12 @@
 
 mod args;
 mod check_args;
+mod checked;
 mod cluster_args;
 mod commands;
 mod config;
 mod failure;
+mod fetching;
 mod files;
 mod flags;
 #[cfg(test)]
@@ -21,9 +23,13 @@ mod model_args;
 mod models;
 mod observations;
 mod output;
+mod pictures;
 mod plot_args;
 mod reproduce_args;
+mod scores;
 mod screen;
+mod summary;
+mod tables;
 
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};

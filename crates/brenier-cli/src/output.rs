@@ -53,6 +53,11 @@ pub(crate) fn count(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
+/// The lines of a description, headings in a column of their own.
+pub(crate) fn lines(description: impl IntoIterator<Item = (&'static str, String)>) -> String {
+    description.into_iter().map(|(heading, text)| format!("{heading:16}{text}\n")).collect()
+}
+
 /// A closed standard error is no reason to stop: there is nobody left to tell.
 fn to_stderr(prefix: &str, text: &str) {
     let _ = writeln!(io::stderr().lock(), "{prefix}{text}");

@@ -6,14 +6,13 @@ use brenier::data::{self, Split, Table};
 use brenier::tune::{SearchSpace, TuneOutcome, TuneSettings, search, validation_split};
 use brenier::{Error, FitSettings, Run};
 
-use super::fit;
 use crate::args::TuneArguments;
 use crate::failure::Failure;
 use crate::files::{OLD, TUNE, beside};
 use crate::interrupt::stop_on_interrupt;
 use crate::lock::Lock;
 use crate::screen::Screen;
-use crate::{config, observations, output};
+use crate::{config, observations, output, tables};
 
 pub(crate) fn run(arguments: TuneArguments) -> Result<(), Failure> {
     let mut settings = match &arguments.config {
@@ -40,7 +39,7 @@ pub(crate) fn run(arguments: TuneArguments) -> Result<(), Failure> {
     let _lock = if arguments.join { Lock::shared_file(out)? } else { Lock::file(out)? };
 
     let options = arguments.tables.options();
-    let (table, encoding) = fit::read(path, &options, &mut settings)?;
+    let (table, encoding) = tables::selected(path, &options, &mut settings)?;
     let further = |path: &Option<PathBuf>| -> Result<Option<Table>, Failure> {
         Ok(path
             .as_ref()
