@@ -8,8 +8,9 @@ use brenier::simulate::SIMULATORS;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use crate::args::{JsonArguments, ObservationArguments, TableArguments, whole};
+use crate::args::{JsonArguments, TableArguments, whole};
 use crate::method_args::check_draws;
+use crate::posterior_args::ObservationArguments;
 
 pub(crate) const CHECK_HELP: &str = "\
 The table holds pairs (x, y) that the fit has not seen, a thousand or so, with the model's columns.

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgMatches};
 
-use crate::args::{Command, DataCommand, SplitArguments, TableFormat};
+use crate::args::Command;
+use crate::data_args::{DataCommand, SplitArguments, TableFormat};
 use crate::failure::Failure;
 use crate::reproduce_args::ReproduceCommand;
 

@@ -9,7 +9,7 @@ use brenier::diagnose::{C2stSettings, CompareSettings, Comparison, Sample, compa
 use brenier::report::{DOTS_PER_INCH, PairPlot, PictureFormat, PictureSize, write_picture};
 use serde::Serialize;
 
-use crate::args::CompareArguments;
+use crate::compare_args::CompareArguments;
 use crate::failure::Failure;
 use crate::interrupt::stop_without_result;
 use crate::pictures::{PLOT_COLUMNS, pair_plot_side};

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use brenier::data::{self, Output, Selection, Split, Table, UciSet, correlated_columns, uci_sets};
 
-use crate::args::{DataCommand, FetchArguments, PrepareArguments, SplitArguments, TableArguments};
+use crate::args::TableArguments;
+use crate::data_args::{DataCommand, FetchArguments, PrepareArguments, SplitArguments};
 use crate::failure::Failure;
 use crate::fetching::fetch_sets;
 use crate::files::parts;

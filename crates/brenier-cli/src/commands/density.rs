@@ -3,8 +3,8 @@
 use brenier::data::{self, Output, Table};
 use brenier::{Distance, Posterior};
 
-use crate::args::DensityArguments;
 use crate::failure::Failure;
+use crate::posterior_args::DensityArguments;
 use crate::scores::score;
 use crate::{observations, output, screen};
 

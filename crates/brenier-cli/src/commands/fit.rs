@@ -8,9 +8,9 @@ use brenier::map::Method;
 use brenier::train::Stop;
 use brenier::{Error, Journal, MethodChoice, Posterior, Prepared, Run};
 
-use crate::args::FitArguments;
 use crate::failure::Failure;
 use crate::files::{CHECKPOINT, OLD, beside};
+use crate::fit_args::FitArguments;
 use crate::interrupt::stop_on_interrupt;
 use crate::lock::Lock;
 use crate::log::{FanOut, JsonLog};

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use brenier::data::{self, Table};
 use brenier::{Error, Mode, ModeSettings, Posterior, Units};
 
-use crate::args::ModeArguments;
 use crate::failure::Failure;
 use crate::interrupt::stop_without_result;
+use crate::posterior_args::ModeArguments;
 use crate::tables::free_name;
 use crate::{observations, output, screen};
 

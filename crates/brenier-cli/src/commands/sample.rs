@@ -5,10 +5,10 @@ use brenier::map::SampleSettings;
 use brenier::statistics::DrawSummary;
 use brenier::{At, Draws, JointDraws, Posterior};
 
-use crate::args::{Extra, SampleArguments};
 use crate::failure::Failure;
 use crate::interrupt::stop_without_result;
 use crate::observations::{self, Observations};
+use crate::posterior_args::{Extra, SampleArguments};
 use crate::summary::Destinations;
 use crate::tables::free_name;
 use crate::{output, screen};

@@ -6,9 +6,9 @@ use brenier::data::{self, Split, Table};
 use brenier::tune::{SearchSpace, TuneOutcome, TuneSettings, search, validation_split};
 use brenier::{Error, FitSettings, Run};
 
-use crate::args::TuneArguments;
 use crate::failure::Failure;
 use crate::files::{OLD, TUNE, beside};
+use crate::fit_args::TuneArguments;
 use crate::interrupt::stop_on_interrupt;
 use crate::lock::Lock;
 use crate::screen::Screen;
