@@ -24,7 +24,7 @@ PRIOR = br.Prior(rate=br.log_uniform(0.1, 10), shift=br.normal(0, 2))
 
 
 def simulator(theta, seed, turns):
-    """So many steps of a random walk's arithmetic, in plain Python."""
+    """`turns` steps of a random walk's arithmetic, in plain Python."""
     state, total = seed % 2147483647, theta["shift"]
     for _ in range(turns):
         state = state * 16807 % 2147483647

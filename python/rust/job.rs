@@ -101,7 +101,7 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 
 #[pymethods]
 impl Job {
-    /// Waits at most so many seconds; whether the call has ended.
+    /// Waits at most this many seconds; returns whether the call has ended.
     fn wait(&self, py: Python<'_>, seconds: f64) -> bool {
         let time = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO);
         py.detach(|| {

@@ -90,7 +90,7 @@ pub(crate) fn curve_plot(
     plot.to_svg(PictureSize { width, height }).or_raise()
 }
 
-/// A picture as PNG, so many dots an inch.
+/// A picture as PNG, with this many dots per inch.
 #[pyfunction]
 pub(crate) fn png(svg: &str, dots: f64) -> PyResult<Vec<u8>> {
     brenier::report::png(svg, dots / 72.0).or_raise()

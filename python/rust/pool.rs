@@ -1,6 +1,6 @@
 //! The threads that the package computes with: a pool of its own, built when it is first needed, anew in every process.
 //!
-//! After `fork` the threads of the parent do not exist in the child, and a pool that believes in them would wait for ever. The
+//! After `fork` the threads of the parent do not exist in the child, and a pool that believes in them would wait forever. The
 //! pool is therefore kept together with the id of the process that built it.
 
 use std::sync::mpsc::{self, RecvTimeoutError};

@@ -123,7 +123,7 @@ pub(crate) fn methods() -> String {
     Value::Array(Method::ALL.iter().map(one).collect()).to_string()
 }
 
-/// The settings of a fit where nothing is said, as JSON.
+/// The default settings of a fit, as JSON.
 #[pyfunction]
 pub(crate) fn default_settings() -> String {
     Value::Object(object(MethodChoice::Auto.settings())).to_string()

@@ -73,7 +73,7 @@ impl PyPrior {
         Ok((matrix(py, thetas, self.prior.dim())?, PyArray1::from_vec(py, seeds)))
     }
 
-    /// Parameters and simulator seed of a row after it was abandoned so many times.
+    /// Parameters and simulator seed of a row after it was abandoned this many times.
     fn again(&self, seed: u64, row: u64, abandoned: u32) -> (Vec<f64>, u64) {
         let mut rng = Streams::new(seed, 0).get(row);
         let (mut theta, mut own) = (vec![0.0; self.prior.dim()], 0);

@@ -128,7 +128,7 @@ def test_densities_gradients_and_draws_agree(name, data, tmp_path):
     z, at = reference_points(30, 4, seed=3), np.repeat(y[:1], 30, axis=0)
     exactly = {
         "tolerance": ("pcp-map", "cp-flow", "atm"),
-        # Flows along a field draw in single precision where nothing is said.
+        # Flows along a field draw in single precision by default.
         "precision": ("cot-flow", "flow-matching"),
     }
     values = {"tolerance": 1e-12, "precision": "double"}

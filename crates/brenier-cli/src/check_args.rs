@@ -8,7 +8,9 @@ use brenier::simulate::SIMULATORS;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use crate::args::{JsonArguments, ObservationArguments, TableArguments, whole};
+use crate::args::{JsonArguments, TableArguments, whole};
+use crate::method_args::check_draws;
+use crate::posterior_args::ObservationArguments;
 
 pub(crate) const CHECK_HELP: &str = "\
 The table holds pairs (x, y) that the fit has not seen, a thousand or so, with the model's columns.
@@ -53,7 +55,7 @@ Examples:
   brenier report lv.brenier held_out.parquet --observed observed.csv \\
       --simulator lotka-volterra --out report.html
 
-One file that needs nothing else: the verdict of brenier check and its reasons, what was learned from what, the \
+One file that needs nothing else: the verdict of brenier check and its reasons, the model and its data, the \
 posterior at chosen observations, calibration, predictives, the map's certificates, the training, and how to make it \
 all again. Without --observed, --at and --row the posteriors at two held-out rows are shown. A table of observations \
 that has the target columns too shows them as the truth.";
@@ -68,8 +70,7 @@ pub(crate) struct CheckingArguments {
     /// Maximum number of held-out pairs to draw at
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pairs: usize,
-    /// Draws at each pair [default: 1000; 200 for a COT-Flow]
-    #[arg(short = 'n', long, value_name = "N", value_parser = whole)]
+    #[arg(short = 'n', long, help = format!("Draws at each pair [default: {}]", check_draws()), value_name = "N", value_parser = whole)]
     draws: Option<usize>,
     /// Level of bands and tests, all tests of calibration together
     #[arg(long, value_name = "P", default_value_t = 0.05)]

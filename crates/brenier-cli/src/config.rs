@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::failure::Failure;
+use crate::flags;
 
 /// Names that files may use beside those of the fields: the flags'.
 const ALIASES: [(&str, &str); 1] = [("simulations", "max_simulations")];
@@ -22,6 +23,9 @@ pub(crate) fn read<T: DeserializeOwned + Serialize + Default>(path: &Path) -> Re
     let text = String::from_utf8(bytes).map_err(|_| {
         Failure::Usage(format!("{}: is not text; a settings file is TOML, see --help", path.display()))
     })?;
+    if let Ok(table) = toml::from_str(&text) {
+        flags::set_file(path, keys(&table));
+    }
     toml::from_str(&text).map_err(|error| {
         let message = error.message().replace('\n', " ");
         let stray = stray_key(&text);
@@ -37,6 +41,16 @@ pub(crate) fn read<T: DeserializeOwned + Serialize + Default>(path: &Path) -> Re
         });
         Failure::Usage(format!("{}{place}: {advice}", path.display()))
     })
+}
+
+/// The keys of a table and of the tables below it.
+fn keys(table: &toml::Table) -> Vec<String> {
+    let below = |(key, value): (&String, &toml::Value)| {
+        let mut all = value.as_table().map(keys).unwrap_or_default();
+        all.push(key.clone());
+        all
+    };
+    table.iter().flat_map(below).collect()
 }
 
 /// The key that the reader does not know in this place.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use brenier::Error;
 
-use crate::output::with_flags;
+use crate::flags;
 
 /// Everything went well, or the reader of our output has gone.
 pub(crate) const SUCCESS: u8 = 0;
@@ -51,7 +51,7 @@ impl Failure {
             _ if self.is_broken_pipe() => None,
             Self::Verdict(_) => None,
             Self::Usage(text) | Self::Interrupted(text) => Some(text.clone()),
-            Self::Library(error) => Some(with_flags(&error.to_string())),
+            Self::Library(error) => Some(flags::message(error)),
             Self::Stdout(error) => Some(format!("cannot write to standard output: {error}")),
         }
     }

@@ -1,7 +1,7 @@
 //! The files that a command reads and writes: none is written that is read, or written twice.
 //!
-//! Every flag that takes a path is found in clap's definition, so a new one is looked at without further ado; what it
-//! is for stands in [`ROLES`], and a test fails for a flag without a role.
+//! Every flag that takes a path is found in clap's definition, so a new one is looked at without further ado; its
+//! purpose is in [`ROLES`], and a test fails for a flag without a role.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgMatches};
 
-use crate::args::{Command, DataCommand};
-use crate::commands::data::parts;
+use crate::args::Command;
+use crate::data_args::{DataCommand, SplitArguments, TableFormat};
 use crate::failure::Failure;
 use crate::reproduce_args::ReproduceCommand;
 
@@ -122,6 +122,23 @@ pub(crate) fn check(
     files.gather(definition, matches)?;
     derived(command, &mut files);
     files.distinct()
+}
+
+/// The files that a split writes: for training, validation and test.
+pub(crate) fn parts(arguments: &SplitArguments) -> [PathBuf; 3] {
+    let extension = match arguments.out_format {
+        Some(TableFormat::Csv) => "csv",
+        Some(TableFormat::Parquet) => "parquet",
+        Some(TableFormat::Arrow) => "arrow",
+        Some(TableFormat::Npy) => "npy",
+        Some(TableFormat::Npz) => "npz",
+        None => arguments.table.extension().and_then(|extension| extension.to_str()).unwrap_or("csv"),
+    };
+    let prefix = arguments.out_prefix.clone().unwrap_or_else(|| match arguments.table.to_str() {
+        Some("-") => PathBuf::from("split"),
+        _ => arguments.table.with_extension(""),
+    });
+    ["train", "valid", "test"].map(|name| beside(&prefix, &format!("-{name}.{extension}")))
 }
 
 /// Files that follow from flags: side files, the parts of a split, what a prior or a program's command line names.

@@ -5,11 +5,17 @@
 
 mod args;
 mod check_args;
+mod checked;
 mod cluster_args;
 mod commands;
+mod compare_args;
 mod config;
+mod data_args;
 mod failure;
+mod fetching;
 mod files;
+mod fit_args;
+mod flags;
 #[cfg(test)]
 mod grammar;
 mod interrupt;
@@ -20,9 +26,14 @@ mod model_args;
 mod models;
 mod observations;
 mod output;
+mod pictures;
 mod plot_args;
+mod posterior_args;
 mod reproduce_args;
+mod scores;
 mod screen;
+mod summary;
+mod tables;
 
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -62,6 +73,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         output::error(&format!("this is a mistake in brenier, please report it: {panic}").replace('\n', " "));
     }));
     output::set_quiet(arguments.everywhere.quiet);
+    flags::set_flags(&definition, &matches);
     let threads = arguments.everywhere.threads;
     let result = catch_unwind(AssertUnwindSafe(|| {
         files::check(&definition, &matches, &arguments.command)?;

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use brenier::StopToken;
 use brenier::simulate::{
     Prior, PriorBlock, Program, ProgramControl, ProgramSettings, Simulator, SimulatorOptions, WithPrior,
     built_in, built_in_with,
 };
+use brenier::{Error, StopToken};
 
 use crate::check_args::SimulatorArguments;
 use crate::failure::Failure;
@@ -40,13 +40,13 @@ impl Model {
                 start_timeout: time("--start-timeout", flags.start_timeout)?,
                 retries: flags.retries,
             };
-            return Self::program(settings, Prior::read(prior)?, stop);
+            return Self::program(settings, read_prior(prior)?, stop);
         }
         let model = flags.model.as_deref().map(|name| built_in_with(name, options)).transpose()?;
         match (model.flatten(), &flags.prior) {
             (Some(model), None) => Ok(Self::BuiltIn(model)),
             (Some(model), Some(prior)) => {
-                Ok(Self::BuiltIn(Box::new(WithPrior::new(model, Prior::read(prior)?)?)))
+                Ok(Self::BuiltIn(Box::new(WithPrior::new(model, read_prior(prior)?)?)))
             }
             (None, _) => Err(Failure::Usage(
                 "name a model, as in brenier simulate lotka-volterra, or your own program with --command and --prior"
@@ -63,7 +63,7 @@ impl Model {
     ) -> Result<Option<Self>, Failure> {
         if let Some(command) = &flags.command {
             let prior = match &flags.prior {
-                Some(path) => Prior::read(path)?,
+                Some(path) => read_prior(path)?,
                 None => {
                     // Nothing is drawn from it: it only names the parameters.
                     let block =
@@ -108,6 +108,14 @@ impl Model {
     }
 }
 
+/// Reads a prior. An error keeps the names of the file, which are not flags.
+fn read_prior(path: &Path) -> Result<Prior, Failure> {
+    Prior::read(path).map_err(|error| match error {
+        Error::Model { .. } => Failure::Usage(error.to_string()),
+        other => Failure::Library(other),
+    })
+}
+
 /// The seconds of a flag.
 fn time(flag: &str, seconds: Option<f64>) -> Result<Option<Duration>, Failure> {
     match seconds.map(Duration::try_from_secs_f64) {
@@ -124,7 +132,7 @@ pub(crate) fn set_aside(path: &Path, resume: bool, quiet: bool) -> Result<(), Fa
         (true, false) => {
             let old = beside(path, OLD);
             std::fs::rename(path, &old)
-                .map_err(|source| brenier::Error::io(path, "set the old state aside", source))?;
+                .map_err(|source| Error::io(path, "set the old state aside", source))?;
             output::warning(&format!(
                 "{} of an unfinished run is now {}; --resume would have continued it",
                 path.display(),

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use brenier::data::{self, ColumnChoice, Encoding, Format, Pick, ReadOptions, Selection, Table, short_name};
 use brenier::{At, Distance, Error, Posterior};
 
-use crate::args::ObservationArguments;
 use crate::failure::Failure;
 use crate::output;
+use crate::posterior_args::ObservationArguments;
 
 /// Rows of given values in the model's order.
 pub(crate) struct Observations {

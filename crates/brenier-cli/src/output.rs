@@ -9,6 +9,7 @@ use brenier::Error;
 use brenier::data::{Output, write_bytes};
 
 use crate::failure::Failure;
+use crate::flags::with_flags;
 
 /// Whether `--quiet` was given.
 static QUIET: AtomicBool = AtomicBool::new(false);
@@ -52,51 +53,17 @@ pub(crate) fn count(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
+/// The lines of a description, headings in a column of their own.
+pub(crate) fn lines(description: impl IntoIterator<Item = (&'static str, String)>) -> String {
+    description.into_iter().map(|(heading, text)| format!("{heading:16}{text}\n")).collect()
+}
+
 /// A closed standard error is no reason to stop: there is nobody left to tell.
 fn to_stderr(prefix: &str, text: &str) {
     let _ = writeln!(io::stderr().lock(), "{prefix}{text}");
 }
 
-/// The library names settings as in a settings file, in backticks; here they are flags: `` `pca = 20` `` is `--pca 20`.
-pub(crate) fn with_flags(text: &str) -> String {
-    let mut spoken = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, quoted, after)) = next_quoted(rest) {
-        spoken.push_str(before);
-        match as_flag(quoted) {
-            Some(flag) => spoken.push_str(&flag),
-            None => {
-                spoken.push('`');
-                spoken.push_str(quoted);
-                spoken.push('`');
-            }
-        }
-        rest = after;
-    }
-    spoken.push_str(rest);
-    spoken
-}
-
-/// What stands before, between and after the first two backticks.
-fn next_quoted(text: &str) -> Option<(&str, &str, &str)> {
-    let (before, rest) = text.split_once('`')?;
-    let (quoted, after) = rest.split_once('`')?;
-    Some((before, quoted, after))
-}
-
-/// The flag of `name` or `name = value`, where the name could be one of a setting.
-fn as_flag(quoted: &str) -> Option<String> {
-    let (name, value) = match quoted.split_once(" = ") {
-        Some((name, value)) => (name, Some(value)),
-        None => (quoted, None),
-    };
-    let plain = name.starts_with(|c: char| c.is_ascii_lowercase())
-        && name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
-    let flag = plain.then(|| format!("--{}", name.replace('_', "-")))?;
-    Some(value.map_or(flag.clone(), |value| format!("{flag} {value}")))
-}
-
-/// A result, as it stands.
+/// A result, as it is.
 pub(crate) fn result(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
@@ -144,7 +111,7 @@ pub(crate) fn check_writable(path: &Path) -> Result<(), Error> {
         return refuse(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder"));
     }
     if path.exists() && !path.is_file() {
-        return Ok(()); // a device or a pipe: writing will tell
+        return Ok(()); // a device or a pipe: the write itself will show
     }
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -172,16 +139,5 @@ pub(crate) fn check_destination(target: &Output) -> Result<(), Error> {
 pub(crate) fn noticed(path: &std::path::Path, read: &brenier::data::Read) {
     for text in read.notices(path) {
         warning(&text);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn settings_become_flags_and_other_quotations_stay() {
-        let text = "use `pca = 0.99` or `drop_missing`; `A` and `a b` and a lone ` stay";
-        assert_eq!(with_flags(text), "use --pca 0.99 or --drop-missing; `A` and `a b` and a lone ` stay");
     }
 }

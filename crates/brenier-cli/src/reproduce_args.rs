@@ -12,6 +12,7 @@ use brenier::simulate::tasks::TASKS;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 
+use crate::args::setting;
 use crate::method_args::{method, method_choice};
 
 pub(crate) const REPRODUCE_HELP: &str = "\
@@ -24,14 +25,14 @@ Examples:
   brenier reproduce shallow-water --rows 20000 --method fresh --out waves";
 
 pub(crate) const SBIBM_HELP: &str = "\
-For every task, number of simulations, method and seed: a fit with the method's default settings, held-out NLL, calibration, and \
+For every task, number of simulations, method and seed: a fit with default settings, held-out NLL, calibration, and \
 C2ST and MMD of its draws against draws from the exact posterior at observations drawn from the prior predictive. Published \
 C2ST are shown beside them; they belong to the official observations, which are not used here.
 
 Examples:
   brenier reproduce sbibm --out sbibm
   brenier reproduce sbibm --task slcp,sir --simulations 1000,10000 --seeds 3 \\
-      --out sbibm --resume
+      --method auto,npe --out sbibm --resume
 
 OUT holds results.md, results.html, results.json, models, observations and reference draws. --resume repeats nothing that was finished; tasks, \
 sizes, methods and the number of seeds may be others then.";
@@ -43,7 +44,7 @@ figures, in the published (standardised) units. Validation rows alone decide. An
 the search leaves alone; of atm, which has nothing to search, ten folds are run, as published.
 
                   by default                 --exact-protocol
-  pilots          16, the worse halved away  100 (COT-Flow: 50), run to the end
+  pilots          16, the worse halved away  as many as published, to the end
   full trainings  3 settings x 2 seeds       10 settings x 5 seeds
   search space    narrow networks            as published
 
@@ -199,11 +200,11 @@ pub(crate) struct SbibmArguments {
     /// Simulations to learn from, one or more sizes
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = PUBLISHED_SIMULATIONS)]
     simulations: Vec<u64>,
-    /// Methods; auto tries several and fits the best, as an ensemble where that pays [default: the default method]
+    /// Methods; auto tries several and fits the best, as an ensemble where that pays [default: auto]
     #[arg(long, value_name = "METHOD,…", value_delimiter = ',', value_parser = method_choice())]
     method: Vec<MethodChoice>,
     /// Tell the fits that the points in an observation have no order (slcp)
-    #[arg(long)]
+    #[arg(long, alias = "exchangeable")]
     exchangeable_points: bool,
     /// Training tables and fits for each task, size and method
     #[arg(long, value_name = "K", default_value_t = 1)]
@@ -309,7 +310,7 @@ pub(crate) struct UciArguments {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub(crate) dataset: Vec<String>,
     /// Methods, each with settings to fix where wanted, as in npe:flow=maf [default: those of the paper]
-    #[arg(long, value_name = "METHOD,…", value_delimiter = ',')]
+    #[arg(long, value_name = "METHOD,…", value_delimiter = ',', value_parser = setting::<Variant>)]
     method: Vec<Variant>,
     /// Folder with the tables as NAME.csv [default: OUT/data, fetched from the UCI archive]
     #[arg(long, value_name = "DIR")]

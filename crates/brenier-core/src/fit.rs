@@ -31,7 +31,7 @@ use crate::posterior::{Baseline, Member, Mixture, ModelInfo, Posterior, Training
 use crate::train::{Nearby, Outcome, Progress, Stop, TrainEvent, TrainSettings};
 use crate::{Error, Result, Run};
 
-/// From this many given variables on the baseline is fitted to so many rows for each.
+/// From this many given variables on the baseline is fitted to this many rows for each.
 const WIDE: usize = 1000;
 const ROWS_PER_COLUMN: usize = 8;
 
@@ -54,7 +54,7 @@ pub fn fit(table: &Table, settings: &FitSettings, run: Run<'_>) -> Result<Fitted
     Prepared::new(table, settings)?.fit(settings, run)
 }
 
-/// As [`fit()`], with the rows (from 0) to train on and to validate with given; other rows are not learned from.
+/// As [`fit()`], with the rows (from 0) to train on and to validate with given; other rows are not used.
 pub fn fit_split(
     table: &Table,
     train_rows: &[u32],

@@ -165,7 +165,7 @@ pub fn write<H: Serialize>(path: &Path, header: &H, tensors: &[Tensor]) -> Resul
 ///
 /// [`Error::Model`] when the file is not a Brenier file, is damaged, or was written by a newer version.
 pub fn read<H: DeserializeOwned>(path: &Path) -> Result<(H, Vec<Tensor>)> {
-    // Asked before opening: opening a pipe would wait for ever, and /dev/zero has no end.
+    // Asked before opening: opening a pipe would wait forever, and /dev/zero has no end.
     let about = fs::metadata(path).map_err(|e| Error::io(path, "open the model file", e))?;
     if !about.is_file() {
         return Err(Error::model(path, "this is a folder or a device; give the model file itself"));

@@ -49,7 +49,7 @@ pub enum FetchEvent {
         /// The size, where the server says it.
         total: Option<u64>,
     },
-    /// So many bytes are there.
+    /// This many bytes are there.
     Received {
         /// Bytes.
         bytes: u64,

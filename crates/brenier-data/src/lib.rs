@@ -4,7 +4,7 @@
 //! A [`Table`] is read with [`read`], which learns the column names first, asks its caller which columns are
 //! wanted, and then parses and holds only those. Delimited text, Parquet, Arrow, `.npy` and `.npz` are understood, each
 //! in its own file; [`write()`] produces the same formats. Text may be compressed with gzip or zstd. A [`Selection`] such as `a,b,y1..y9` names columns
-//! the way a user types them, and a [`Split`] deals rows into training, validation and test parts. [`uci_sets`] are
+//! the way a user types them, and a [`Split`] splits rows into training, validation and test parts. [`uci_sets`] are
 //! the public tables on which maps are compared; with the feature `fetch` they can be downloaded.
 //!
 //! ```no_run

@@ -233,7 +233,7 @@ impl Decode {
     }
 }
 
-/// Decoded values of one block of one column, before they are dealt into rows.
+/// Decoded values of one block of one column, before they are distributed to rows.
 #[derive(Default)]
 struct Buffers {
     levels: Vec<i16>,

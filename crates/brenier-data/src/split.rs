@@ -18,7 +18,7 @@ pub struct Split {
     pub test: Vec<u32>,
 }
 
-/// Which random numbers deal the rows.
+/// Which random numbers split the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -31,7 +31,7 @@ pub enum SplitProtocol {
 }
 
 impl Split {
-    /// Deals `rows` rows as `protocol` does.
+    /// Splits `rows` rows as `protocol` does.
     pub fn by(
         protocol: SplitProtocol,
         rows: usize,
@@ -45,7 +45,7 @@ impl Split {
         }
     }
 
-    /// Deals `rows` rows at random; the indices of each part ascend. A fraction above zero gets at least one row,
+    /// Splits `rows` rows at random; the indices of each part ascend. A fraction above zero gets at least one row,
     /// and one row at least is left for training.
     pub fn random(rows: usize, valid_fraction: f64, test_fraction: f64, seed: u64) -> Result<Split> {
         let count = check(rows, valid_fraction, test_fraction)?;
@@ -95,7 +95,7 @@ impl Split {
             .collect())
     }
 
-    /// Deals `rows` rows as scikit-learn's `train_test_split(…, random_state=seed)` does when applied twice, both
+    /// Splits `rows` rows as scikit-learn's `train_test_split(…, random_state=seed)` does when applied twice, both
     /// times with the same seed: ⌈`test_fraction` · rows⌉ test rows first, then ⌈`valid_fraction` · rows⌉ validation
     /// rows from the rest. The parts are in the order drawn. A fraction of zero leaves its call out.
     pub fn sklearn(rows: usize, valid_fraction: f64, test_fraction: f64, seed: u64) -> Result<Split> {
@@ -155,7 +155,7 @@ fn check(rows: usize, valid_fraction: f64, test_fraction: f64) -> Result<u32> {
         let sum = valid_fraction + test_fraction;
         return Err(Error::setting(
             "valid_fraction",
-            format!("together with test_fraction it is {sum}, which leaves no rows to train on"),
+            format!("together with `test_fraction` it is {sum}, which leaves no rows to train on"),
         ));
     }
     let count = u32::try_from(rows).map_err(|_| Error::Shape {

@@ -1,6 +1,6 @@
 //! Matrix products on slices: thin, length-checked views on faer's sequential kernels.
 //!
-//! A matrix is a slice of columns: element (i, j) stands at `i + j · stride`. The batch is what we split over
+//! A matrix is a slice of columns: element (i, j) is at `i + j · stride`. The batch is what we split over
 //! threads, so each product runs on one.
 
 use faer::{Accum, MatMut, MatRef};

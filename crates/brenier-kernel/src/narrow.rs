@@ -461,7 +461,7 @@ mod tests {
         ] {
             let stride = usize::next_multiple_of(rows, ROW_CHUNK) + ROW_CHUNK;
             let mut x = numbers::<T>(stride * terms, 1);
-            // What stands in the rows between is not used.
+            // What is in the rows between is not used.
             for column in x.chunks_exact_mut(stride) {
                 column[rows..].fill(T::from_f64(f64::NAN));
             }

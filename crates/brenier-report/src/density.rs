@@ -42,7 +42,7 @@ impl Axis {
         Some((below, position - below as f64))
     }
 
-    /// The axis with so many `steps` more at either end, but not more than `most` times its own points.
+    /// The axis with `steps` more at either end, but not more than `most` times its own points.
     fn widened(&self, steps: f64, most: usize) -> Self {
         let more = (steps.ceil() as usize).min(most * self.count);
         let (low, high) = (self.at(-(more as f64)), self.at((self.count - 1 + more) as f64));

@@ -134,12 +134,12 @@ impl<'a> ReportPage<'a> {
         let held_out = self.check.held_out.rows;
         match subject.given.len() {
             0 => format!(
-                "{method} of {} learned from {} rows, checked with {held_out} others.",
+                "{method} of {}, trained on {} rows and checked with {held_out} held-out rows.",
                 count(subject.target.len(), "quantity", "quantities"),
                 subject.train_rows
             ),
             given => format!(
-                "{method} of {} given {}, learned from {} pairs and checked with {held_out} others.",
+                "{method} of {} given {}, trained on {} pairs and checked with {held_out} held-out pairs.",
                 count(subject.target.len(), "parameter", "parameters"),
                 count(given, "observed value", "observed values"),
                 subject.train_rows
@@ -228,7 +228,7 @@ impl<'a> ReportPage<'a> {
             dash(),
         ]);
         Section {
-            title: "What was learned from what".to_owned(),
+            title: "The model and its data".to_owned(),
             blocks: vec![
                 Piece::Table(TextTable { caption: "The model".to_owned(), header: Vec::new(), rows }),
                 Piece::Table(TextTable {
@@ -278,8 +278,8 @@ impl<'a> ReportPage<'a> {
             let part = (100.0 * distance.percentile).clamp(0.01, 99.99);
             if distance.is_extreme() {
                 format!(
-                    "This observation lies outside what the model has learned from, farther out than {part:.2} % of the \
-                     training distribution ({} is {:.1} standard deviations from its mean): what follows is \
+                    "This observation lies outside the training distribution, farther out than {part:.2} % of it \
+                     ({} is {:.1} standard deviations from its mean): what follows is \
                      extrapolation.",
                     distance.column,
                     distance.deviations.abs()
@@ -522,7 +522,7 @@ impl<'a> ReportPage<'a> {
             ));
         }
         Section {
-            title: "Is the map what it claims to be?".to_owned(),
+            title: "Checks of the map".to_owned(),
             blocks: vec![Piece::Table(TextTable {
                 caption: "Certificates, in the standardised coordinates of the map".to_owned(),
                 header: Vec::new(),
@@ -787,8 +787,11 @@ fn probability(p: f64) -> String {
 
 /// With the article that it is spoken with.
 fn with_article(name: &str) -> String {
-    // NPE is said letter by letter.
-    let an = name.starts_with(['a', 'e', 'i', 'o', 'u', 'A', 'E', 'I', 'O', 'U']) || name.starts_with("NPE");
+    let word = name.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+    // Capitals are said letter by letter, and the names of some letters begin with a vowel.
+    let spelled = word.len() > 1 && word.chars().all(|c| c.is_ascii_uppercase());
+    let vowels = if spelled { "AEFHILMNORSX" } else { "aeiouAEIOU" };
+    let an = word.starts_with(|c| vowels.contains(c));
     format!("{} {name}", if an { "An" } else { "A" })
 }
 
@@ -843,5 +846,6 @@ mod tests {
         assert_eq!(with_article("NPE"), "An NPE");
         assert_eq!(with_article("adaptive transport map"), "An adaptive transport map");
         assert_eq!(with_article("PCP-Map"), "A PCP-Map");
+        assert_eq!(with_article("CP-Flow"), "A CP-Flow");
     }
 }

@@ -83,7 +83,7 @@ mod tests {
         let model = fit(&table, &own.settings().unwrap(), Run::silent()).unwrap().posterior;
         let accept = |protocol: &Protocol| protocol.accept(&model, Path::new("out"), "map.brenier");
         accept(&own).unwrap();
-        // Neither what is not said of the method nor what is said of its training matters.
+        // Neither defaults of the method nor settings of its training matter.
         accept(&Protocol::new("pcp-map", &["train.epochs = 9"])).unwrap();
         for (protocol, name) in [
             (Protocol::new("pcp-map", &["method.feature_width = 16"]), "feature_width"),

@@ -164,7 +164,7 @@ impl Drop for Joined {
 }
 
 impl Held {
-    /// Rewrites all claims, again and again, until the end.
+    /// Rewrites all claims repeatedly until the end.
     fn beat(&self, owner: &str) {
         let mut paths = locked(&self.paths);
         for beats in 1_u64.. {

@@ -36,7 +36,7 @@ use crate::train::Stop;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TuneSettings {
-    /// Settings drawn for pilots: 24, or under the published protocol 100 (COT-Flow: 50).
+    /// Settings drawn for pilots: 24, or under the published protocol those of [`MethodInfo::published_pilots`](map::method::MethodInfo), else 100.
     pub trials: Option<usize>,
     /// Epochs of a pilot.
     pub pilot_epochs: Option<u32>,
@@ -58,7 +58,7 @@ pub struct TuneSettings {
     pub threads: Option<usize>,
 }
 
-/// Epochs of a pilot where nothing is said.
+/// Epochs of a pilot by default.
 const PILOT_EPOCHS: u32 = 15;
 
 impl TuneSettings {

@@ -24,7 +24,7 @@ pub enum Domain {
     /// `context_width = "halvings"`: one of w, w/2, w/4, … above the number m of given columns, or m, where w is the
     /// feature width drawn.
     Halvings,
-    /// So many numbers whose logarithms are uniform between two bounds; `{ exp_uniform = [-1, 3], count = 2 }`.
+    /// `count` numbers whose logarithms are uniform between two bounds; `{ exp_uniform = [-1, 3], count = 2 }`.
     ExpUniform {
         /// The bounds of the logarithm.
         bounds: [f64; 2],

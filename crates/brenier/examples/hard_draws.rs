@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use brenier::data::Table;
 use brenier::map::SampleSettings;
-use brenier::map::pcp::{InverseSettings, Precision, Solver};
+use brenier::map::{InverseSettings, Precision, Solver};
 use brenier::{FitSettings, Posterior, Run, fit};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

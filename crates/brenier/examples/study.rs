@@ -9,7 +9,7 @@
 //! change is written `[plain]`, and one without a method is chosen by trials. Each variant is fitted to the same tables. Choose by `select`, the NLL of 5000 fresh rows in the
 //! columns' units, or by the validation NLL; `test` is the NLL of other fresh rows, for reports. Fits that RESULTS.jsonl holds are
 //! not repeated, and several programs may add to it. With `--observations 3` fits of the benchmark's tasks are also compared
-//! with 10 000 draws from the exact posterior at so many observations: `c2st` is the mean accuracy of a classifier. In the end the means over the seeds are printed, with paired differences
+//! with 10 000 draws from the exact posterior at that many observations: `c2st` is the mean accuracy of a classifier. In the end the means over the seeds are printed, with paired differences
 //! from the variant `--against` and their standard errors.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]

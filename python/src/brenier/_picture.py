@@ -28,7 +28,7 @@ class Picture:
         return hash(self.svg)
 
     def to_png(self, dots: float = 300.0) -> bytes:
-        """The figure as PNG with so many dots an inch."""
+        """The figure as PNG with this many dots per inch."""
         return bytes(_core.png(self.svg, dots))
 
     def save(self, path: str | os.PathLike[str], dots: float = 300.0) -> None:

@@ -592,5 +592,5 @@ def methods() -> list[dict[str, Any]]:
 
 
 def default_settings() -> dict[str, Any]:
-    """The settings of a fit where nothing is said."""
+    """The default settings of a fit."""
     return dict(json.loads(_core.default_settings()))

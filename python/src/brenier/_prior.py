@@ -154,7 +154,7 @@ class Prior:
         return found
 
     def sample(self, n: int, seed: int = 0) -> Floats:
-        """So many draws, one row each: the parameters of the first n rows that ``simulate`` makes with this seed."""
+        """``n`` draws, one row each: the parameters of the first n rows that ``simulate`` makes with this seed."""
         return self._core.rows(whole(seed, "seed"), 0, whole(n, "n"))[0]
 
     def log_prob(self, theta: Any) -> Floats:

@@ -7,8 +7,8 @@ use brenier::data::{self, Selection, Table};
 use brenier::diagnose::{Calibration, CalibrationSettings, PairDraws, Pairs, calibrate};
 use serde::Serialize;
 
-use super::check::ranks;
 use crate::check_args::CalibrateArguments;
+use crate::checked::ranks;
 use crate::failure::Failure;
 use crate::{observations, output, screen};
 

@@ -4,18 +4,17 @@ use std::fmt::Write;
 use std::path::Path;
 
 use brenier::Error;
-use brenier::data::{self, ReadOptions, Selection, Table};
+use brenier::data::{self, Selection};
 use brenier::diagnose::{C2stSettings, CompareSettings, Comparison, Sample, compare_until};
 use brenier::report::{DOTS_PER_INCH, PairPlot, PictureFormat, PictureSize, write_picture};
 use serde::Serialize;
 
-use crate::args::CompareArguments;
+use crate::compare_args::CompareArguments;
 use crate::failure::Failure;
 use crate::interrupt::stop_without_result;
+use crate::pictures::{PLOT_COLUMNS, pair_plot_side};
+use crate::tables::{Loaded, load};
 use crate::{observations, output, screen};
-
-/// Columns in the picture, at most: more could not be read.
-pub(super) const PLOT_COLUMNS: usize = 12;
 
 pub(crate) fn run(arguments: &CompareArguments) -> Result<(), Failure> {
     if let Some(path) = &arguments.plot {
@@ -56,24 +55,6 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<(), Failure> {
         || json(arguments, names, &settings, &found),
         || table(arguments, names, &settings, &found),
     )
-}
-
-/// The columns to compare, row by row, and the weights if there are any.
-pub(super) struct Loaded {
-    pub(super) names: Vec<String>,
-    pub(super) values: Vec<f64>,
-    pub(super) weights: Option<Vec<f64>>,
-}
-
-impl Loaded {
-    fn sample(&self, path: &Path) -> Result<Sample<'_>, Error> {
-        let named = |error: Error| Error::table(path, error.to_string());
-        let sample = Sample::new(&self.values, self.names.len()).map_err(named)?;
-        match &self.weights {
-            None => Ok(sample),
-            Some(weights) => sample.with_weights(weights).map_err(named),
-        }
-    }
 }
 
 /// Reads both tables: the columns asked for, or all that both have except weights.
@@ -146,48 +127,6 @@ fn shared(
         }
     }
     Ok(shared)
-}
-
-/// The columns `choose` names, in that order, with `weight` apart.
-pub(super) fn load(
-    path: &Path,
-    weight: Option<&str>,
-    options: &ReadOptions,
-    choose: impl FnOnce(&[String]) -> Result<Vec<String>, Error>,
-) -> Result<Loaded, Error> {
-    let mut chosen = Vec::new();
-    let read = data::read(path, options, |names| {
-        chosen = choose(names)?;
-        if let Some(weight) = weight.filter(|weight| chosen.iter().any(|name| name == weight)) {
-            return Err(Error::Columns(format!(
-                "column \"{weight}\" holds the weights: leave it out of --columns"
-            )));
-        }
-        let wanted = chosen.iter().map(String::as_str).chain(weight);
-        wanted.map(|name| observations::place(path, name, names)).collect()
-    })?;
-    output::noticed(path, &read);
-    let Some(_) = weight else {
-        return Ok(Loaded { names: chosen, values: read.table.into_values(), weights: None });
-    };
-    let columns: Vec<usize> = (0..chosen.len()).collect();
-    let weights = read.table.iter().map(|row| row[chosen.len()]).collect();
-    let values = Table::select_columns(&read.table, &columns).into_values();
-    Ok(Loaded { names: chosen, values, weights: Some(weights) })
-}
-
-/// The names of a table's columns; its rows are not read.
-pub(super) fn column_names(path: &Path, options: &ReadOptions) -> Result<Vec<String>, Error> {
-    let mut found = None;
-    let answer = data::read(path, options, |names| {
-        found = Some(names.to_vec());
-        Err(Error::Columns("only the names are wanted".to_owned()))
-    });
-    match (found, answer) {
-        (Some(names), _) => Ok(names),
-        (None, Err(error)) => Err(error),
-        (None, Ok(_)) => unreachable!("a table is read by choosing among its columns"),
-    }
 }
 
 /// Everything found, and what it was found in.
@@ -325,9 +264,4 @@ fn picture(
     }
     let side = pair_plot_side(shown) as u32;
     plot.to_svg(PictureSize { width: side, height: side })
-}
-
-/// Points each way that a pair plot of `columns` takes.
-pub(super) fn pair_plot_side(columns: usize) -> usize {
-    (200 + 110 * columns).max(420)
 }

@@ -1,20 +1,14 @@
-//! `brenier data`: fetching public tables, leaving out columns, dealing rows into parts.
+//! `brenier data`: fetching public tables, dropping columns, splitting rows.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use brenier::Run;
-use brenier::data::{
-    self, FetchSettings, Fetched, Output, Selection, Split, Table, UciSet, correlated_columns, uci_sets,
-};
+use brenier::data::{self, Output, Selection, Split, Table, UciSet, correlated_columns, uci_sets};
 
-use crate::args::{
-    DataCommand, FetchArguments, PrepareArguments, SplitArguments, TableArguments, TableFormat,
-};
+use crate::args::TableArguments;
+use crate::data_args::{DataCommand, FetchArguments, PrepareArguments, SplitArguments};
 use crate::failure::Failure;
-use crate::files::beside;
-use crate::interrupt::stop_on_interrupt_saying;
-use crate::lock::Lock;
-use crate::screen::Screen;
+use crate::fetching::fetch_sets;
+use crate::files::parts;
 use crate::{observations, output};
 
 pub(crate) fn run(command: &DataCommand) -> Result<(), Failure> {
@@ -31,46 +25,6 @@ fn fetch(arguments: &FetchArguments) -> Result<(), Failure> {
         names => names.iter().map(|name| UciSet::find(name)).collect::<Result<_, _>>()?,
     };
     fetch_sets(&sets, &arguments.dir, arguments.mirror.as_deref(), output::quiet())
-}
-
-/// Fetches what `dir` does not hold yet.
-pub(crate) fn fetch_sets(
-    sets: &[&UciSet],
-    dir: &Path,
-    mirror: Option<&str>,
-    quiet: bool,
-) -> Result<(), Failure> {
-    let mut settings = FetchSettings::default();
-    if let Some(mirror) = mirror {
-        mirror.clone_into(&mut settings.mirror);
-    }
-    std::fs::create_dir_all(dir).map_err(|source| brenier::Error::io(dir, "make the folder", source))?;
-    let _lock = Lock::folder(dir)?;
-    let stop = stop_on_interrupt_saying("stopping: what was received is kept (press Ctrl-C again to abort)")?;
-    for set in sets {
-        let mut screen = Screen::new().fetching(set.name);
-        let fetched = data::fetch_uci(set, dir, &settings, Run::observed(&mut screen).stop(&stop));
-        drop(screen);
-        let what = match fetched? {
-            Fetched::Present => "was there already",
-            Fetched::Downloaded => "downloaded and checked",
-            _ => "fetched",
-        };
-        if !quiet {
-            output::result(&format!(
-                "{}  {what}: {} rows of {} columns; cite {}, doi:{}\n",
-                set.path(dir).display(),
-                set.rows,
-                set.columns.len(),
-                set.title,
-                set.doi
-            ))?;
-        }
-    }
-    if !quiet {
-        output::note("the tables are licensed CC BY 4.0; separators and column names were changed");
-    }
-    Ok(())
 }
 
 fn prepare(arguments: &PrepareArguments) -> Result<(), Failure> {
@@ -126,23 +80,6 @@ fn read(
     })?;
     output::noticed(path, &read);
     Ok(read.table)
-}
-
-/// The files that a split writes: for training, validation and test.
-pub(crate) fn parts(arguments: &SplitArguments) -> [PathBuf; 3] {
-    let extension = match arguments.out_format {
-        Some(TableFormat::Csv) => "csv",
-        Some(TableFormat::Parquet) => "parquet",
-        Some(TableFormat::Arrow) => "arrow",
-        Some(TableFormat::Npy) => "npy",
-        Some(TableFormat::Npz) => "npz",
-        None => arguments.table.extension().and_then(|extension| extension.to_str()).unwrap_or("csv"),
-    };
-    let prefix = arguments.out_prefix.clone().unwrap_or_else(|| match arguments.table.to_str() {
-        Some("-") => PathBuf::from("split"),
-        _ => arguments.table.with_extension(""),
-    });
-    ["train", "valid", "test"].map(|name| beside(&prefix, &format!("-{name}.{extension}")))
 }
 
 fn split(arguments: &SplitArguments) -> Result<(), Failure> {

@@ -3,20 +3,20 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use brenier::data::{self, ColumnChoice, Encoding, Pick, ReadOptions, Selection, Table};
+use brenier::data;
 use brenier::map::Method;
 use brenier::train::Stop;
-use brenier::{Error, FitSettings, Journal, MethodChoice, Posterior, Prepared, Run};
+use brenier::{Error, Journal, MethodChoice, Posterior, Prepared, Run};
 
-use super::{density, info};
-use crate::args::FitArguments;
 use crate::failure::Failure;
 use crate::files::{CHECKPOINT, OLD, beside};
+use crate::fit_args::FitArguments;
 use crate::interrupt::stop_on_interrupt;
 use crate::lock::Lock;
 use crate::log::{FanOut, JsonLog};
+use crate::scores::score;
 use crate::screen::Screen;
-use crate::{config, observations, output};
+use crate::{config, observations, output, tables};
 
 pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
     let mut settings = match &arguments.config {
@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
     let _lock = Lock::file(&arguments.out)?;
 
     let options = arguments.tables.options();
-    let (table, encoding) = read(&arguments.table, &options, &mut settings)?;
+    let (table, encoding) = tables::selected(&arguments.table, &options, &mut settings)?;
     let test = match &arguments.test {
         Some(path) => Some(observations::columns(path, &options, table.names(), &encoding)?),
         None => None,
@@ -76,56 +76,10 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
         output::result(&summary(&model, &arguments.out, &kept))?;
     }
     if let Some(test) = test {
-        let figures = density::score(&model, &test)?.figures();
+        let figures = score(&model, &test)?.figures();
         output::result(&format!("test table:\n{figures}"))?;
     }
     Ok(())
-}
-
-/// Reads the columns that the settings select, with numbers in place of categories, and writes their names into
-/// the settings: in the smaller table ranges and positions would mean other columns.
-pub(crate) fn read(
-    path: &Path,
-    options: &ReadOptions,
-    settings: &mut FitSettings,
-) -> Result<(Table, Encoding), Failure> {
-    let mut selected = None;
-    let read = data::read_categories(path, options, |names| {
-        let (target, given) = settings.columns(names)?;
-        let categorical = match &settings.categorical {
-            Some(columns) => columns.resolve(names)?,
-            None => Vec::new(),
-        };
-        if let Some(&column) = categorical.iter().find(|column| !given.contains(column)) {
-            let name = &names[column];
-            let why = match target.contains(&column) {
-                true => format!(
-                    "{name} is a target column, and categories have no density: only given columns may be"
-                ),
-                false => {
-                    format!("{name} is not among the given columns: name it there too, or leave it out here")
-                }
-            };
-            return Err(Error::setting("categorical", why));
-        }
-        let name = |columns: &[usize]| columns.iter().map(|&c| names[c].clone()).collect::<Vec<_>>();
-        selected = Some((settings.named(names)?, name(&target), name(&categorical)));
-        Ok(ColumnChoice { columns: [target, given].concat(), categorical })
-    })
-    .map_err(|error| match error {
-        Error::Columns(problem) => Error::table(path, problem),
-        other => other,
-    })?;
-    output::noticed(path, &read);
-    let encoding = Encoding::learn(&read)?;
-    let table = encoding.encode(path, read)?;
-    let (named, target, categorical) = selected.unwrap_or_default();
-    *settings = named;
-    let pick = |names: &[String]| Selection::Columns(names.iter().cloned().map(Pick::Name).collect());
-    let given = &table.names()[target.len()..];
-    settings.given = (!given.is_empty()).then(|| pick(given));
-    settings.categorical = (!categorical.is_empty()).then(|| pick(&categorical));
-    Ok((table, encoding))
 }
 
 /// Where the state of the run is kept; nowhere when the model goes to a device.
@@ -213,7 +167,7 @@ fn summary(model: &Posterior, out: &Path, kept: &[PathBuf]) -> String {
     };
     const SHOWN: [&str; 5] = ["target", "given", "rows", "validation NLL", "given NLL"];
     let description = model.description().into_iter().filter(|(heading, _)| SHOWN.contains(heading));
-    let mut text = info::lines(description);
+    let mut text = output::lines(description);
     text.push_str(&format!(
         "ended           after {} (best at {}): {ended}\nmodel           {}\n",
         output::count(training.steps as usize, "step"),

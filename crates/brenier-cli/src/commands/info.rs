@@ -10,7 +10,11 @@ use crate::output;
 pub(crate) fn run(arguments: &InfoArguments) -> Result<(), Failure> {
     output::check_json(arguments.json.json.as_deref())?;
     let model = Posterior::load(&arguments.model)?;
-    output::result_or_json(arguments.json.json.as_deref(), || json(&model), || lines(model.description()))
+    output::result_or_json(
+        arguments.json.json.as_deref(),
+        || json(&model),
+        || output::lines(model.description()),
+    )
 }
 
 /// The header document of the file, and what follows from it.
@@ -35,9 +39,4 @@ fn json(model: &Posterior) -> String {
     };
     let text = serde_json::to_string_pretty(&document).expect("a header that was read can be written");
     text + "\n"
-}
-
-/// The lines of a description, headings in a column of their own.
-pub(crate) fn lines(description: impl IntoIterator<Item = (&'static str, String)>) -> String {
-    description.into_iter().map(|(heading, text)| format!("{heading:16}{text}\n")).collect()
 }

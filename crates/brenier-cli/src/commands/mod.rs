@@ -19,5 +19,4 @@ pub(crate) mod reproduce;
 pub(crate) mod sample;
 pub(crate) mod simulate;
 pub(crate) mod straightness;
-mod summary;
 pub(crate) mod tune;

@@ -5,10 +5,10 @@ use std::fmt::Write;
 use brenier::data::{self, Table};
 use brenier::{Error, Mode, ModeSettings, Posterior, Units};
 
-use super::sample::free_name;
-use crate::args::ModeArguments;
 use crate::failure::Failure;
 use crate::interrupt::stop_without_result;
+use crate::posterior_args::ModeArguments;
+use crate::tables::free_name;
 use crate::{observations, output, screen};
 
 pub(crate) fn run(arguments: &ModeArguments) -> Result<(), Failure> {

@@ -7,8 +7,8 @@ use brenier::data::{self, ReadOptions, write_bytes};
 use brenier::report::{ObservationView, ReportPage};
 use brenier::{Error, ModeSettings, Posterior, Run, Units};
 
-use super::check::Checked;
 use crate::check_args::ReportArguments;
+use crate::checked::Checked;
 use crate::failure::Failure;
 use crate::observations;
 use crate::output;

@@ -10,8 +10,8 @@ use brenier::reproduce::shallow_water::{Observation, SwExperiment};
 use brenier::reproduce::{UciExperiment, UciScore};
 use brenier::{Error, Run};
 
-use super::data::fetch_sets;
 use crate::failure::Failure;
+use crate::fetching::fetch_sets;
 use crate::interrupt::{stop_on_interrupt, stop_on_interrupt_saying};
 use crate::lock::Lock;
 use crate::reproduce_args::{LvArguments, ReproduceCommand, SwArguments, UciArguments};

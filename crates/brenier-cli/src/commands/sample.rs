@@ -5,11 +5,12 @@ use brenier::map::SampleSettings;
 use brenier::statistics::DrawSummary;
 use brenier::{At, Draws, JointDraws, Posterior};
 
-use super::summary::Destinations;
-use crate::args::{Extra, SampleArguments};
 use crate::failure::Failure;
 use crate::interrupt::stop_without_result;
 use crate::observations::{self, Observations};
+use crate::posterior_args::{Extra, SampleArguments};
+use crate::summary::Destinations;
+use crate::tables::free_name;
 use crate::{output, screen};
 
 pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
@@ -283,13 +284,4 @@ fn beside(
         values.extend(after.iter().map(|column| column(row)));
     }
     Ok(Table::new(names, values)?)
-}
-
-/// `name`, with underscores after it if a target column already has the name.
-pub(crate) fn free_name(name: &str, taken: &[String]) -> String {
-    let mut name = name.to_owned();
-    while taken.contains(&name) {
-        name.push('_');
-    }
-    name
 }

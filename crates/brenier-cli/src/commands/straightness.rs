@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use brenier::{Posterior, Straightness};
 
-use crate::args::StraightnessArguments;
 use crate::failure::Failure;
 use crate::interrupt::stop_without_result;
+use crate::posterior_args::StraightnessArguments;
 use crate::{observations, output, screen};
 
 /// A draw that moves by less than this part of the posterior's standard deviation is as good as exact.

@@ -6,14 +6,13 @@ use brenier::data::{self, Split, Table};
 use brenier::tune::{SearchSpace, TuneOutcome, TuneSettings, search, validation_split};
 use brenier::{Error, FitSettings, Run};
 
-use super::fit;
-use crate::args::TuneArguments;
 use crate::failure::Failure;
 use crate::files::{OLD, TUNE, beside};
+use crate::fit_args::TuneArguments;
 use crate::interrupt::stop_on_interrupt;
 use crate::lock::Lock;
 use crate::screen::Screen;
-use crate::{config, observations, output};
+use crate::{config, observations, output, tables};
 
 pub(crate) fn run(arguments: TuneArguments) -> Result<(), Failure> {
     let mut settings = match &arguments.config {
@@ -30,7 +29,8 @@ pub(crate) fn run(arguments: TuneArguments) -> Result<(), Failure> {
     let (Some(path), Some(out)) = (&arguments.table, &arguments.out) else {
         return Err(Failure::Usage("a search needs a TABLE and --out MODEL".to_owned()));
     };
-    let space = SearchSpace::from_toml(&text)?;
+    let space = SearchSpace::from_toml(&text).map_err(|error| in_space(error, &arguments.space, &[]))?;
+    let searched: Vec<String> = space.names().map(str::to_owned).collect();
     settings.train.validate()?;
     let minutes = settings.train.minutes.take();
     let tune = arguments.tune.settings();
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: TuneArguments) -> Result<(), Failure> {
     let _lock = if arguments.join { Lock::shared_file(out)? } else { Lock::file(out)? };
 
     let options = arguments.tables.options();
-    let (table, encoding) = fit::read(path, &options, &mut settings)?;
+    let (table, encoding) = tables::selected(path, &options, &mut settings)?;
     let further = |path: &Option<PathBuf>| -> Result<Option<Table>, Failure> {
         Ok(path
             .as_ref()
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: TuneArguments) -> Result<(), Failure> {
     let tune = TuneSettings { minutes, join: arguments.join, ..tune };
     let run = Run::observed(&mut screen).stop(&stop);
     let outcome = search(&table, &split, &settings, &space, &tune, &folder, run)
-        .map_err(|error| Failure::from(error).of_table(path))?;
+        .map_err(|error| in_space(error, &arguments.space, &searched).of_table(path))?;
     drop(screen);
 
     let results = folder.join("results.csv");
@@ -92,6 +92,20 @@ fn space(name: &str, settings: &FitSettings) -> Result<String, Failure> {
         }
         Failure::Library(Error::io(Path::new(name), "read the search space", source))
     })
+}
+
+/// A mistake in a search space that was read from a file names the file, and keeps the file's names: `searched` are the settings
+/// that it draws.
+fn in_space(error: Error, space: &str, searched: &[String]) -> Failure {
+    let of_space = |name: &str| searched.iter().any(|own| own.rsplit('.').next() == Some(name));
+    match error {
+        _ if SearchSpace::PRESETS.contains(&space) => Failure::Library(error),
+        Error::Settings { name, problem } if name == "space" => Failure::Usage(format!("{space}: {problem}")),
+        Error::Settings { name, problem } if of_space(&name) => {
+            Failure::Usage(format!("{space}: setting {name}: {problem}"))
+        }
+        other => Failure::Library(other),
+    }
 }
 
 /// One table of all rows, and which of them are for what.

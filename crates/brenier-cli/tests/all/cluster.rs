@@ -186,7 +186,7 @@ fn four_processes_share_a_search_and_a_killed_one_loses_nothing() {
     let late = join(here, "cut.brenier").wait_with_output().unwrap();
     assert!(late.status.success() && stdout(&late).is_empty(), "{}", stderr(&late));
     assert_eq!(fs::read(here.join("cut.brenier")).unwrap(), alone);
-    // One process alone goes on from what many found.
+    // One process alone continues from what many found.
     succeed(here, &format!("{SEARCH} --out cut.brenier --resume"));
     assert_eq!(fs::read(here.join("cut.brenier")).unwrap(), alone);
 }

@@ -1,4 +1,4 @@
-//! `brenier data`: columns left out, rows dealt, and downloads that fail as they should.
+//! `brenier data`: columns dropped, rows split, and downloads that fail as they should.
 
 #![allow(clippy::unwrap_used)]
 
@@ -23,7 +23,7 @@ fn prepare_leaves_out_named_and_repeating_columns() {
     refuse(here, "data prepare t.csv", 2, &["t.csv", "name", "not a number"]);
     refuse(here, "data prepare t.csv --drop nam", 2, &["did you mean \"name\""]);
     refuse(here, "data prepare t.csv --drop name..c", 2, &["--drop leaves no column"]);
-    refuse(here, "data prepare t.csv --drop name --max-correlation 2", 2, &["max_correlation"]);
+    refuse(here, "data prepare t.csv --drop name --max-correlation 2", 2, &["--max-correlation"]);
     refuse(here, "data prepare t.csv --drop name --out nowhere/t.csv", 2, &["nowhere"]);
     fs::write(here.join("gap.csv"), "a,b\n1,\n2,3\n").unwrap();
     refuse(here, "data prepare gap.csv", 2, &["row 1", "b"]);

@@ -67,10 +67,10 @@ fn tables_that_cannot_be_used() {
         here,
         &format!("fit data.csv {SMALL} --method auto --out m.brenier"),
         2,
-        &["feature_width", "auto"],
+        &["--feature-width", "auto"],
     );
-    refuse(here, "fit data.csv --target x1 --learning-rate 0 --out m.brenier", 2, &["learning_rate"]);
-    refuse(here, "fit data.csv --target x1 --feature-width 0 --out m.brenier", 2, &["feature_width"]);
+    refuse(here, "fit data.csv --target x1 --learning-rate 0 --out m.brenier", 2, &["--learning-rate"]);
+    refuse(here, "fit data.csv --target x1 --feature-width 0 --out m.brenier", 2, &["--feature-width"]);
     refuse(
         here,
         "fit data.csv --target x1 --checkpoint-seconds -1 --out m.brenier",

@@ -49,6 +49,7 @@ fn errors() {
     fs::write(here.join("gap.csv"), "x,y\n1,2\n,3\n").unwrap();
     fs::write(here.join("comma.csv"), "x;y\n1,5;2,5\n2,5;1,5\n").unwrap();
     fs::write(here.join("odd.toml"), "[method]\nname = \"pcp-map\"\ntime_steps = 4\n").unwrap();
+    fs::write(here.join("zero.toml"), "[train]\nbatch_size = 0\n").unwrap();
     succeed(
         here,
         "fit data.csv --target x1,x2 --given y1..y2 --method gaussian --seed 3 --quiet --out model.brenier",
@@ -65,6 +66,9 @@ fn errors() {
         "fit data.csv --target x1 --given rest --config odd.toml --out m.brenier",
         "fit data.csv --target x1 --given rest --method pcp-map --time-steps 4 --out m.brenier",
         "fit data.csv --target x1 --given rest --valid-fraction 2 --out m.brenier",
+        "fit data.csv --target x1 --given rest --batch-size 0 --out m.brenier",
+        "fit data.csv --target x1 --given rest --config zero.toml --out m.brenier",
+        "fit data.csv --target x1 --given rest --method cot-flow --depth 99999 --out m.brenier",
         "sample none.brenier --at y1=0,y2=0",
         "sample data.csv --at y1=0,y2=0",
         "sample model.brenier --at y1=0",
@@ -99,6 +103,7 @@ fn errors_of_searches_checks_and_tables() {
     fs::write(here.join("text.csv"), "x1,x2\n1,2\nhigh,3\n1,1\n2,2\n3,3\n").unwrap();
     fs::write(here.join("moons.csv"), "y_1,y_2\n0.1,0.2\n0.3,0.4\n").unwrap();
     fs::write(here.join("uneven.csv"), "observation,x\n1,0.5\n1,0.7\n2,5\n").unwrap();
+    fs::write(here.join("zero.toml"), "[train]\nbatch_size = [0]\n").unwrap();
     fs::write(here.join("space.toml"), "[train]\nbatches = [3]\n").unwrap();
     succeed(
         here,
@@ -106,6 +111,7 @@ fn errors_of_searches_checks_and_tables() {
     );
     let lines = [
         "tune data.csv --target x1 --given y1 --space space.toml --out m.brenier",
+        "tune data.csv --target x1 --given y1 --space zero.toml --out m.brenier",
         "tune data.csv --target x1 --given y1 --space big --out m.brenier",
         "tune data.csv --target x1 --given y1 --trials 2 --finalists 3 --out m.brenier",
         "tune data.csv --given y1 --out m.brenier",

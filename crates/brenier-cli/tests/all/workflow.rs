@@ -406,7 +406,7 @@ fn a_flow_goes_through_every_command() {
         here,
         &format!("fit data.csv {SMALL} --method cot-flow --context-width 4 --out x.brenier"),
         2,
-        &["context_width", "pcp-map"],
+        &["--context-width", "pcp-map"],
     );
     succeed(here, &format!("fit data.csv {SMALL} --out p.brenier"));
     refuse(here, "sample p.brenier --at y1=0,y2=0 --steps 4", 2, &["steps", "PCP-Map"]);

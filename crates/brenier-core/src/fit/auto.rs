@@ -30,7 +30,7 @@ const USUAL_STEPS: u64 = 1500;
 const FOLDS: usize = 5;
 /// With fewer rows every candidate is tried on all folds.
 const FOLDED_ROWS: usize = 2000;
-/// Validations without improvement before a drop of the learning rate, and the last drop, with so few rows.
+/// Validations without improvement before a drop of the learning rate, and the last drop, for that few rows.
 const FEW_ROWS_PATIENCE: u32 = 10;
 const FEW_ROWS_DROPS: u32 = 2;
 /// Part of a time budget that trials may use, and a final as much again.
@@ -288,7 +288,7 @@ fn candidates(settings: &FitSettings, problem: Problem) -> Result<Vec<Candidate>
     Ok(all)
 }
 
-/// The settings of a trial, one of so many in turn on a thread, with those of a fit.
+/// The settings of a trial, one of `in_turn` on the same thread, from those of a fit.
 fn trial_settings(Candidate { settings, trial_steps, .. }: &Candidate, in_turn: usize) -> FitSettings {
     let minutes = settings.train.minutes.map(|minutes| TRIAL_SHARE * minutes / in_turn as f64);
     let whole = TrainSettings { minutes, ..settings.train.clone() };
@@ -317,7 +317,7 @@ fn best(losses: &[Option<Vec<f64>>]) -> Option<usize> {
     known().find(|(_, own)| near(own)).map(|(place, _)| place)
 }
 
-/// The loss of a row under a mixture of so many members, by its losses under two of them: the gain of the mixture of two, in
+/// The loss of a row under a mixture of this many members, by its losses under two of them: the gain of the mixture of two, in
 /// proportion to 1 − 1/K.
 fn ensemble_loss((one, two): (f64, f64), members: usize) -> f64 {
     let single = 0.5 * (one + two);
@@ -335,7 +335,7 @@ fn prefer_validated(losses: &mut [Option<Vec<f64>>], validated: &[bool]) {
     }
 }
 
-/// Whether maps of so many folds are the members that were asked for.
+/// Whether maps of this many folds are the members that were asked for.
 fn are_members(folds: usize, wanted: Option<usize>, bootstrap: bool) -> bool {
     match wanted {
         None => !bootstrap,

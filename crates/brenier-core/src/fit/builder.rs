@@ -80,7 +80,7 @@ impl<'a> Fit<'a> {
         })
     }
 
-    /// Reduces the given columns to at most so many directions that the target has to do with.
+    /// Reduces the given columns to at most this many directions, those that tell most about the target.
     pub fn reduce(self, most: usize) -> Self {
         self.change(|settings| {
             settings.reduce = Some(most);
@@ -115,7 +115,7 @@ impl<'a> Fit<'a> {
         })
     }
 
-    /// Makes an ensemble of so many members, each validated on rows of its own and trained on all others.
+    /// Makes an ensemble of this many members, each validated on rows of its own and trained on all others.
     pub fn members(self, members: usize) -> Self {
         self.change(|settings| {
             settings.members = Some(members);

@@ -20,7 +20,7 @@ use crate::{Error, Result};
 /// Random stream of the folds of an ensemble, and of the first of its bootstrap samples.
 const FOLDS: u64 = 1 << 41;
 
-/// Numbers of given columns for which trials also see them reduced to so many directions, with at least so many rows.
+/// Numbers of given columns for which trials also see them reduced to this many directions, with at least this many rows.
 const WIDE: std::ops::RangeInclusive<usize> = 100..=2000;
 const REDUCED: usize = 50;
 const REDUCED_ROWS: usize = 1000;
@@ -28,7 +28,7 @@ const REDUCED_ROWS: usize = 1000;
 /// Rows that a thread transforms at a time.
 const CHUNK: usize = 256;
 
-/// A table made ready for training, once for as many trainings as one likes.
+/// A table made ready for training, once for any number of trainings.
 ///
 /// It holds the rows of the split alone, transformed; the table itself is not needed any more.
 pub struct Prepared {
@@ -387,7 +387,7 @@ impl Block {
     }
 }
 
-/// Validation rows of a member of an ensemble at least, if its fold has so many.
+/// Validation rows of a member of an ensemble at least, if its fold has that many.
 const FEWEST_VALID_ROWS: usize = 400;
 
 /// Rows of the data for each member: folds or bootstrap samples of an ensemble, or the split as it is.

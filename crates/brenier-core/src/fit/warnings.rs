@@ -1,19 +1,19 @@
-//! What a user should know about a table before it is learned from.
+//! What a user should know about a table before a fit to it.
 
 use super::FitSettings;
 use crate::data::{Table, short_name};
 use crate::{Error, Result};
 
-/// A target column with so few distinct values, each of them in several rows, holds integers or categories. (Measurements
+/// A target column with this few distinct values, each of them in several rows, holds integers or categories. (Measurements
 /// that were merely rounded, such as those of the wine tables, have 60 and more.)
 const FEW_VALUES: usize = 30;
 /// Rows per distinct value from which on that is no accident of a short table.
 const ROWS_PER_VALUE: usize = 3;
-/// An atom has at least so many rows, …
+/// An atom has at least this many rows, …
 const ATOM_ROWS: usize = 10;
 /// … this part of the table, …
 const ATOM_PART: f64 = 0.02;
-/// … and so many times the rows of any value that is none: rounded values repeat too, but all of them.
+/// … and this many times the rows of any value that is none: rounded values repeat too, but all of them.
 const ATOM_FACTOR: usize = 4;
 /// Atoms that a column is searched for.
 const ATOMS: usize = 4;
@@ -21,7 +21,7 @@ const ATOMS: usize = 4;
 const NAMED: usize = 3;
 /// Fewer rows than this are hardly worth a network.
 const FEW_ROWS: usize = 50;
-/// From so many given columns on, a network needs [`ROWS_PER_COLUMN`] rows for each.
+/// From this many given columns on, a network needs [`ROWS_PER_COLUMN`] rows for each.
 const MANY_GIVEN: usize = 100;
 /// See [`MANY_GIVEN`].
 const ROWS_PER_COLUMN: usize = 20;
@@ -96,9 +96,9 @@ struct Lumps<'a> {
 }
 
 enum Lump {
-    /// The column has only so many distinct values.
+    /// The column has only this many distinct values.
     Few(usize),
-    /// So many rows have exactly one of these values.
+    /// This many rows have exactly one of these values.
     Atoms(Vec<f64>, usize),
 }
 

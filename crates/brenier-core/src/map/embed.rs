@@ -38,7 +38,7 @@ impl Activation {
         Self::NAMES[self as usize]
     }
 
-    /// Bound of the starting values of a weight with so many inputs: 1/√inputs for tanh, and what keeps the size of the values for the
+    /// Bound of the starting values of a weight with this many inputs: 1/√inputs for tanh, and what keeps the size of the values for the
     /// others.
     fn bound(self, inputs: usize) -> f64 {
         let gain = if self == Self::Tanh { 1.0 } else { 6.0 };

@@ -1,7 +1,7 @@
 //! What a method is: its settings, their description, its training, and the way back from a model file.
 //!
 //! A method lives in a folder of its own and is entered once, in the list behind [`Method`](super::Method). Its settings type
-//! implements [`MethodSpec`] (what the settings do) and [`ListedMethod`] (what is said about the method). Everything else,
+//! implements [`MethodSpec`] (what the settings do) and [`ListedMethod`] (its description). Everything else,
 //! such as flags, settings files, search spaces, checks, pages and the contract test, is driven by the list.
 
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub struct SettingInfo {
     pub kind: SettingKind,
     /// What it is, in a few words, without a full stop.
     pub help: &'static str,
-    /// The value where nothing is said, in words; empty where `help` says it.
+    /// The default in words; empty where there is none or `help` says it.
     pub default: &'static str,
 }
 
@@ -54,7 +54,7 @@ pub struct Candidate {
     pub in_final: bool,
 }
 
-/// Steps of a trial where nothing else is said.
+/// Steps of a trial by default.
 const TRIAL_STEPS: u64 = 1500;
 
 impl Candidate {
@@ -66,12 +66,12 @@ impl Candidate {
         Self { name, changes, rows: (0, usize::MAX), trial_steps: Some(TRIAL_STEPS), in_final: false }
     }
 
-    /// The same, worth a trial for so many rows to train on.
+    /// The same, worth a trial for this many rows to train on, from `least` to `most`.
     pub const fn for_rows(self, least: usize, most: usize) -> Self {
         Self { rows: (least, most), ..self }
     }
 
-    /// The same with a trial of so many steps.
+    /// The same with a trial of this many steps.
     pub const fn tried_for(self, trial_steps: u64) -> Self {
         Self { trial_steps: Some(trial_steps), ..self }
     }
@@ -105,7 +105,7 @@ impl SizeAdvice {
     };
 }
 
-/// What is said about a method.
+/// The description of a method.
 #[derive(Clone, Copy, Debug)]
 pub struct MethodInfo {
     /// As texts have it.
@@ -120,8 +120,10 @@ pub struct MethodInfo {
     pub candidates: &'static [Candidate],
     /// Pilots of the published search, where the method is one of the paper's.
     pub published_pilots: Option<usize>,
-    /// Draws per pair that a check makes by default.
+    /// Draws per pair that a check makes by default; fewer where densities are expensive.
     pub check_draws: usize,
+    /// The fields of [`SampleSettings`](super::SampleSettings) that its draws know.
+    pub draw_settings: &'static [&'static str],
     /// How a check speaks of its size.
     pub size: SizeAdvice,
     /// Whether what training minimises has penalties beside the negative log-likelihood.
@@ -205,7 +207,7 @@ pub trait MethodSpec: Send + Sync {
 
 /// A method that can be entered into the list.
 pub trait ListedMethod: MethodSpec + Default {
-    /// What is said about it.
+    /// Its description.
     const INFO: MethodInfo;
 }
 

@@ -35,12 +35,12 @@ macro_rules! methods {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// What is said about it.
+            /// Its description.
             pub fn info(self) -> &'static MethodInfo {
                 match self { $(Self::$variant => const { &<$settings as ListedMethod>::INFO },)* }
             }
 
-            /// Its settings where nothing is said.
+            /// Its default settings.
             pub fn defaults(self) -> MethodSettings {
                 match self { $(Self::$variant => MethodSettings::$variant(<$settings>::default()),)* }
             }

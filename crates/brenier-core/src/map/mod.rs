@@ -33,6 +33,7 @@ mod surrogate;
 mod transport;
 
 pub use certificate::Certificate;
+pub use convex::{InverseSettings, Precision, Solver};
 pub(crate) use methods::BASELINE;
 pub use methods::{Method, MethodSettings};
 pub use reference::{Reference, ReferenceKind};
@@ -59,7 +60,7 @@ pub enum Constraint {
     Within(f64),
 }
 
-/// A named tensor's place in the flat parameter vector: element (i, j) stands at `offset + i + j · stride`.
+/// A named tensor's place in the flat parameter vector: element (i, j) is at `offset + i + j · stride`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TensorSpec {
     /// The name used in the printed equations and in the model file.

@@ -2,6 +2,7 @@
 
 use super::batch::{misses, not_finite};
 use super::convex::Precision;
+use super::method::MethodInfo;
 use super::transport::narrow;
 use super::{ConditionalMap, Inversion, SampleSettings};
 use crate::kernel::Real;
@@ -89,13 +90,13 @@ pub(super) fn residuals<T: Real>(
     Ok(misses(&back, z, map.target_dim()))
 }
 
-/// Steps of the first integration of a draw of a given accuracy, doubled again and again, and of the last.
+/// Steps of the first integration of a draw of a given accuracy, repeatedly doubled, and of the last.
 const FIRST_STEPS: usize = 2;
 const LAST_STEPS: usize = 1024;
-/// Where steps are short, a scheme of fourth order moves so many times less with every doubling.
+/// Where steps are short, a scheme of fourth order moves this many times less with every doubling.
 const PER_DOUBLING: f64 = 16.0;
 
-/// Rows z carried to the data, each in as few steps, doubled again and again, as its accuracy needs, and how many these were.
+/// Rows z carried to the data, each in as few steps, repeatedly doubled, as its accuracy needs, and how many these were.
 ///
 /// A draw of N steps is accurate enough if it moved by at most the accuracy from N/2 to N steps, and by at most sixteen times as much
 /// from N/4 to N/2: two coarse draws may be close by accident. Where steps are short, the error is then 1/15 of the accuracy.
@@ -136,6 +137,9 @@ fn carry_accurately<T: Real>(
     Ok((x, taken))
 }
 
+/// The fields of [`SampleSettings`] that draws of a flow know.
+pub(super) const DRAW_SETTINGS: &[&str] = &["steps", "accuracy", "precision"];
+
 /// Draws by the trained map, or by its copy in double precision where that is asked for or needed.
 pub(super) fn draw(
     single: &impl Flow<f32>,
@@ -144,9 +148,9 @@ pub(super) fn draw(
     given: &[f64],
     observation: &[u32],
     settings: &SampleSettings,
-    title: &str,
+    method: &MethodInfo,
 ) -> Result<(Vec<f64>, Inversion)> {
-    settings.only(&["steps", "accuracy", "precision"], title)?;
+    settings.only(method)?;
     let in_double = match settings.precision {
         Some(precision) => precision == Precision::Double,
         // Single precision rounds far below what a fixed number of steps leaves of the flow, but knows no error bound.

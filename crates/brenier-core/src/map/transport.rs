@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::batch::rows_of;
 use super::convex::{InverseSettings, Precision, Solver};
+use super::method::MethodInfo;
 use super::{Certificate, ConditionalMap, Inversion, Reference};
 use crate::{Error, Result};
 
@@ -44,8 +45,8 @@ impl SampleSettings {
         }
     }
 
-    /// An error for the first setting that is set but not `known` to the method called `title`.
-    pub(crate) fn only(&self, known: &[&str], title: &str) -> Result<()> {
+    /// An error for the first setting that is set but has no meaning for a method.
+    pub(crate) fn only(&self, method: &MethodInfo) -> Result<()> {
         let set = [
             ("solver", self.solver.is_some()),
             ("tolerance", self.tolerance.is_some()),
@@ -54,9 +55,10 @@ impl SampleSettings {
             ("steps", self.steps.is_some()),
             ("accuracy", self.accuracy.is_some()),
         ];
-        match set.iter().find(|(name, set)| *set && !known.contains(name)) {
+        match set.iter().find(|(name, set)| *set && !method.draw_settings.contains(name)) {
             Some((name, _)) => {
-                Err(Error::setting(name, format!("means nothing to this model ({title}): leave it out")))
+                let problem = format!("means nothing to this model ({}): leave it out", method.title);
+                Err(Error::setting(name, problem))
             }
             None => Ok(()),
         }

@@ -109,7 +109,7 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// The directions that a reduction keeps of so many columns.
+/// The directions that a reduction keeps of this many columns.
 fn directions(correlations: &[f64], columns: usize) -> String {
     let kept = correlations.len();
     match correlations {

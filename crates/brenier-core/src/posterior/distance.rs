@@ -1,4 +1,4 @@
-//! Whether a posterior is asked about an observation like those it has learned from.
+//! Whether an observation lies within the training distribution of a posterior.
 
 use super::{Posterior, check_length};
 use crate::Result;
@@ -20,7 +20,7 @@ impl Distance {
     /// Percentiles beyond this deserve a warning: one row in a thousand reaches it by chance.
     pub const EXTREME: f64 = 0.999;
 
-    /// Whether the observation lies outside what was learned from.
+    /// Whether the observation lies outside the training distribution.
     pub fn is_extreme(&self) -> bool {
         self.percentile > Self::EXTREME
     }

@@ -1,4 +1,4 @@
-//! Draws in short, at as many observations as one likes: only the summaries are kept.
+//! Summaries of draws at any number of observations; the draws are not kept.
 
 use super::{At, Draws, Posterior};
 use crate::Result;

@@ -86,11 +86,11 @@ impl Default for TrainSettings {
     }
 }
 
-/// Rows per step where nothing is said.
+/// Rows per step by default.
 const BATCH_SIZE: usize = 64;
-/// Adam's step size where nothing is said.
+/// Adam's step size by default.
 const LEARNING_RATE: f64 = 0.005;
-/// Validations without improvement before a drop, its factor, and the last of them, where nothing is said.
+/// Validations without improvement before a drop, its factor, and the last of them, by default.
 const PATIENCE: u32 = 20;
 const DROP_FACTOR: f64 = 0.5;
 const MAX_DROPS: u32 = 4;

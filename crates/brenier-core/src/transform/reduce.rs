@@ -42,7 +42,7 @@ const REACH: f64 = 4.0;
 const LENGTHS: [f64; 3] = [0.5, 1.0, 2.0];
 /// Seed of the waves.
 const WAVES: u64 = 0xca90;
-/// One row of so many is left out of the fit.
+/// One row in this many is held out of the fit.
 const LEFT_OUT: usize = 10;
 /// Fewest rows.
 const FEWEST: usize = 100;

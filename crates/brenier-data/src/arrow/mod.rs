@@ -188,7 +188,7 @@ fn message(path: &Path, input: &mut impl io::Read, body: &mut Vec<u8>) -> Result
     Ok(Some(metadata))
 }
 
-/// Values before they are dealt into rows; null is NaN or none.
+/// Values before they are distributed to rows; null is NaN or none.
 #[derive(Clone, Debug)]
 enum Values {
     Numbers(Vec<f64>),

@@ -12,7 +12,7 @@ use zip::write::{SimpleFileOptions, ZipWriter};
 enum Answer {
     /// The file, or the part asked for.
     Serve(Vec<u8>),
-    /// The whole length announced, the connection closed after so many bytes.
+    /// The whole length announced, the connection closed after this many bytes.
     Cut(Vec<u8>, usize),
     /// The file from the start, whatever was asked for.
     Whole(Vec<u8>),

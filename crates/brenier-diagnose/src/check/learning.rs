@@ -169,7 +169,7 @@ impl Learning {
         found
     }
 
-    /// What is likelier to help a map of this method, fitted to so many rows, and why.
+    /// What is likelier to help a map of this method, fitted to this many rows, and why.
     fn advise(&self, method: Method, rows: usize) -> (Advice, String) {
         let cut_short = !matches!(self.stop, Stop::Converged | Stop::ClosedForm);
         let ended = match self.stop {

@@ -1,11 +1,11 @@
 //! Can this posterior be trusted? Every check of a model on held-out pairs, and one verdict with its reasons.
 //!
 //! [`check()`] takes a model and a table of pairs (x, y) that it was not fitted to, and asks in turn: how likely are
-//! the pairs ([`Likelihood`]); are the posteriors calibrated ([`crate::diagnose::calibrate`]); is the map what it
-//! claims to be ([`Certificates`]); do the pairs lie where the model has learned ([`OutlierCount`]); do simulations from
+//! the pairs ([`Likelihood`]); are the posteriors calibrated ([`crate::diagnose::calibrate`]); does the map pass
+//! its own checks ([`Certificates`]); do the pairs lie within the training distribution ([`OutlierCount`]); do simulations from
 //! its draws look like the data ([`Predictive`], with a simulator); would more training or more simulations help
 //! ([`Learning`]); and do other fits agree ([`OtherFit`]). [`Verdict`] turns the figures into words by thresholds that
-//! stand in `docs/diagnostics.md`.
+//! are in `docs/diagnostics.md`.
 //!
 //! ```
 //! use brenier_diagnose::check::{Against, CheckSettings, check};
@@ -52,7 +52,7 @@ use pairs::HeldOut;
 pub struct CheckSettings {
     /// Held-out pairs that calibration and certificates look at, at most: a random choice. The likelihood uses all.
     pub pairs: usize,
-    /// Draws at each pair; `None` takes 1000 of a PCP-Map, 200 of a COT-Flow, whose densities are more expensive.
+    /// Draws at each pair; `None` takes those of the method, fewer where densities are expensive.
     pub draws: Option<usize>,
     /// Level α of bands and tests, all tests of calibration together.
     pub level: f64,
@@ -194,7 +194,7 @@ pub struct HeldOutRows {
     pub trained_on: bool,
 }
 
-/// How many held-out observations lie outside what the model has learned from.
+/// How many held-out observations lie outside the training distribution.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct OutlierCount {
@@ -244,7 +244,7 @@ pub struct Check {
     pub marginal_calibration: Option<Calibration>,
     /// What the map is certified to do.
     pub certificates: Certificates,
-    /// Whether the rows lie where the model has learned; none where it cannot tell.
+    /// Whether the rows lie within the training distribution; none where the model cannot tell.
     pub support: Option<OutlierCount>,
     /// Posterior predictive checks, with a simulator.
     pub predictive: Option<Predictive>,

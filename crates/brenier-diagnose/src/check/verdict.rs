@@ -184,7 +184,7 @@ impl Verdict {
         let grave: Vec<&Finding> = findings.iter().filter(|finding| finding.severity == worst).collect();
         let headline = match trust {
             Trust::Trustworthy => format!(
-                "Calibrated on {} held-out pairs within what so many can tell, and the map is what it claims to be.",
+                "No miscalibration detected with {} held-out pairs; all map checks pass.",
                 found.calibration.pairs
             ),
             _ => {
@@ -210,7 +210,7 @@ fn data(found: &Check, findings: &mut Findings) {
         findings.add(
             Severity::Care,
             Topic::Data,
-            "the table is the one the model was fitted to, so nothing in it is held out and every figure flatters; check \
+            "the table is the one the model was fitted to, so nothing in it is held out and every figure is optimistic; check \
              with rows that the fit has not seen"
                 .to_owned(),
         );
@@ -225,7 +225,7 @@ fn data(found: &Check, findings: &mut Findings) {
             severity,
             Topic::Data,
             format!(
-                "the density of {} of {} held-out rows cannot be computed: they lie far outside what was learned",
+                "the density of {} of {} held-out rows cannot be computed: they lie far outside the training distribution",
                 found.likelihood.failed, found.likelihood.rows
             ),
         );
@@ -290,7 +290,7 @@ fn calibration(found: &Calibration, names: &[String], given: usize, block: &str,
                 format!("{level:.0} % balls hold the truth in {share:.1} % of pairs")
             }
         };
-        let how = if severity == Severity::Note { ", a deviation of no consequence" } else { "" };
+        let how = if severity == Severity::Note { ", a negligible deviation" } else { "" };
         findings.add(
             severity,
             Topic::Calibration,
@@ -313,8 +313,8 @@ fn calibration(found: &Calibration, names: &[String], given: usize, block: &str,
             Severity::Good,
             Topic::Calibration,
             format!(
-                "{block}no check of calibration speaks against the posterior ({} checks, {} pairs × {} draws, smallest \
-                 corrected {}); errors of coverage above about {:.1} points would have shown",
+                "{block}no calibration check speaks against the posterior ({} checks, {} pairs × {} draws, smallest \
+                 corrected {}); coverage errors above about {:.1} points would have been detected",
                 found.checks.len(),
                 found.pairs,
                 found.draws,
@@ -328,7 +328,7 @@ fn calibration(found: &Calibration, names: &[String], given: usize, block: &str,
             Severity::Care,
             Topic::Calibration,
             format!(
-                "{block}only {} pairs: errors of coverage below {:.0} points cannot be seen; give {FEW_PAIRS} rows or \
+                "{block}only {} pairs: coverage errors below {:.0} points cannot be detected; give {FEW_PAIRS} rows or \
                  more, better 1000",
                 found.pairs,
                 100.0 * visible
@@ -344,8 +344,8 @@ fn calibration(found: &Calibration, names: &[String], given: usize, block: &str,
             Severity::Note,
             Topic::Calibration,
             format!(
-                "{block}a regression on {regressors} explains {:.1} % of the target's variance, so that no check \
-                 of calibration could tell a model that ignores them",
+                "{block}a regression on {regressors} explains {:.1} % of the target's variance, so that no calibration \
+                 check could detect a model that ignores them",
                 100.0 * explained
             ),
         );
@@ -463,7 +463,7 @@ fn certificates(found: &Check, findings: &mut Findings) {
     }
     let trip = &own.round_trip;
     let text = format!(
-        "there and back, x → z → x, misses by {} (root mean square; {} at the worst of {} pairs, standardised)",
+        "there and back, x → z → x, has an error of {} (root mean square; {} at the worst of {} pairs, standardised)",
         short(trip.rms),
         short(trip.worst),
         trip.rows

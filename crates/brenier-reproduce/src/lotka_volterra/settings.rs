@@ -10,7 +10,7 @@ use crate::{FitSettings, Result};
 /// From this many rows on there are many.
 const MANY: u64 = 200_000;
 
-/// What is said about a method, as lines of a settings file.
+/// The settings of a method, as lines of a settings file.
 struct Learning {
     method: &'static str,
     settings: &'static [&'static str],
@@ -43,7 +43,7 @@ const LEARNING: [Learning; 5] = [
         ],
         epochs: ["train.epochs = 100", "train.epochs = 20"],
     },
-    // What the package sbi does where nothing is said, its validation with a tenth of the rows included.
+    // What the package sbi does by default, its validation with a tenth of the rows included.
     Learning {
         method: "npe",
         settings: &["method.preset = 'sbi'
@@ -86,14 +86,14 @@ const FALLING: &str = "train.schedule = 'cosine'";
 /// The most rows that validate.
 const VALIDATION: &str = "train.max_valid_rows = 5000";
 
-/// What is said about a method that learns from so many rows.
+/// The protocol of a method trained on this many rows.
 pub(super) fn protocol(method: Method, rows: u64) -> Protocol {
     let learning = LEARNING.iter().find(|own| own.method == method.name()).unwrap_or(&OTHERS);
     let epochs = learning.epochs[usize::from(rows >= MANY)];
     Protocol::new(method.name(), &[learning.settings, &[epochs]].concat())
 }
 
-/// The settings of a method for so many rows: those that did well here, or those of others' programs, with θ in logarithms.
+/// The settings of a method for this many rows: those that did well here, or those of others' programs, with θ in logarithms.
 pub fn settings(method: Method, rows: u64, seed: u64) -> Result<FitSettings> {
     let support = PARAMETERS.iter().map(|name| format!("{name}=log").parse());
     Ok(FitSettings {

@@ -41,7 +41,7 @@ pub struct SbibmSettings {
     pub tasks: Vec<String>,
     /// Numbers of simulations to learn from.
     pub simulations: Vec<u64>,
-    /// Methods, each with its default settings, or the choice among them by trials.
+    /// Methods, each with its default settings, or the choice among them by trials, which is the default, as of a fit.
     pub methods: Vec<MethodChoice>,
     /// Whether fits are told which outputs are points in no particular order, where a task has such.
     pub exchangeable: bool,
@@ -66,7 +66,7 @@ impl Default for SbibmSettings {
         Self {
             tasks: TASKS.map(str::to_owned).to_vec(),
             simulations: PUBLISHED_SIMULATIONS.to_vec(),
-            methods: vec![MethodChoice::default()],
+            methods: vec![MethodChoice::Auto],
             exchangeable: false,
             seeds: 1,
             seed: 0,
@@ -386,7 +386,7 @@ mod tests {
         let settings = SbibmSettings { seeds: 2, seed: 5, ..Default::default() };
         let cells = settings.cells().unwrap();
         assert_eq!(cells.len(), 9 * 3 * 2);
-        assert_eq!(cells[1].name(), "gaussian-linear-1000-pcp-map-6");
+        assert_eq!(cells[1].name(), "gaussian-linear-1000-auto-6");
         for (settings, says) in [
             (SbibmSettings { tasks: vec!["slpc".into()], ..small() }, "choose from gaussian-linear"),
             (SbibmSettings { exchangeable: true, ..small() }, "gaussian-mixture are no points"),

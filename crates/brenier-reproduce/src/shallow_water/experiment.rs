@@ -29,7 +29,7 @@ impl SwExperiment {
         self
     }
 
-    /// Principal components of so many simulations.
+    /// Principal components of this many simulations.
     fn components(&self, rows: u64, bench: &mut Workbench<'_>) -> Result<(Projection, Step<Components>)> {
         let title = format!("{rows} simulations and {} principal components", self.settings.components);
         bench.artifact(&format!("components-{rows}.npy"), &title, |run| {

@@ -20,7 +20,7 @@ const MAX_ABANDONED: u32 = 10_000;
 const MAX_REPEATS: u32 = 1000;
 /// The same for a draw of a posterior: one of many, and of a poor posterior many are hopeless.
 const PREDICTIVE_REPEATS: u32 = 20;
-/// If so many rows from the first one on all fail, the run ends: the program is wrong, not the row. The first rows by number,
+/// If this many rows from the first one on all fail, the run ends: the program is wrong, not the row. The first rows by number,
 /// not in order of time, so that the outcome does not depend on the threads.
 const HOPELESS: usize = 20;
 

@@ -104,7 +104,7 @@ impl Worker {
                     if timeout.is_some_and(|timeout| asked.elapsed() >= timeout) {
                         return Answer::Late;
                     }
-                    // A child of the program may hold its output open for ever.
+                    // A child of the program may hold its output open forever.
                     if deaf.is_some_and(|since| since.elapsed() >= END_TIME) {
                         return self.obituary("");
                     }

@@ -13,9 +13,9 @@ use rand_distr::StandardNormal;
 pub(crate) enum Steps {
     /// As many as fit into some seconds.
     Enough,
-    /// So many, after a warm-up.
+    /// This many, after a warm-up.
     Timed(usize),
-    /// So many and nothing else.
+    /// This many and nothing else.
     #[allow(dead_code, reason = "not every bench counts instructions")]
     Only(usize),
 }

@@ -7,11 +7,11 @@ use brenier::map::cot::{CotMap, CotSettings, CotShape, Flow};
 use brenier::map::cpflow::{CpFlowInverter, CpFlowMap, CpFlowShape};
 use brenier::map::matching::{FlowMatching, MatchingMap, MatchingSettings, MatchingShape};
 use brenier::map::npe::{FlowKind, FlowPosterior, NpeMap, NpeShape};
-use brenier::map::pcp::{
-    Convexity, Front, Initialisation, InverseSettings, OutputActivation, PcpInverter, PcpMap, PcpShape,
-    Precision, Solver,
+use brenier::map::pcp::{Convexity, Front, Initialisation, OutputActivation, PcpInverter, PcpMap, PcpShape};
+use brenier::map::{
+    ConditionalMap, Constraint, InverseSettings, Precision, ReferenceKind, SampleSettings, Solver, Trainable,
+    TransportMap,
 };
-use brenier::map::{ConditionalMap, Constraint, ReferenceKind, SampleSettings, Trainable, TransportMap};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;

@@ -323,7 +323,7 @@ fn same_bits_for_any_number_of_threads(shape: CotShape) {
     assert_eq!(one, train(4));
 }
 
-/// Stops a fit after so many steps, and keeps what it is told.
+/// Stops a fit after this many steps, and keeps the events.
 struct Watch {
     stop_after: u64,
     token: StopToken,
@@ -381,7 +381,7 @@ fn a_warm_start_comes_before_the_epochs_and_is_told() {
         told.iter().position(|event| matches!(event, TrainEvent::Warmed { step: 30, .. }))
     };
     let place = warmed(&told).unwrap();
-    // No loss of a warm step is told or kept as one of the likelihood's, and the step size starts again at a fifth.
+    // No loss of a warm step is reported or kept as one of the likelihood's, and the step size starts again at a fifth.
     let before = |event: &TrainEvent| matches!(event, TrainEvent::Validated(_));
     assert!(!told[..place].iter().any(before) && told[place..].iter().any(before));
     let first = posterior.history().first().unwrap();

@@ -5,10 +5,8 @@
 //! in between.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use brenier::map::ConditionalMap;
-use brenier::map::pcp::{
-    Convexity, InverseSettings, OutputActivation, PcpInverter, PcpMap, PcpShape, Precision, Solver,
-};
+use brenier::map::pcp::{Convexity, OutputActivation, PcpInverter, PcpMap, PcpShape};
+use brenier::map::{ConditionalMap, InverseSettings, Precision, Solver};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;

@@ -51,7 +51,7 @@ fn settings(method: Method, target: &str, given: &str) -> FitSettings {
                 epochs: 20,
                 ..Default::default()
             },
-            // Its own steps for so many rows would be three times as many.
+            // Its default number of steps for these rows would be three times as many.
             Method::FlowMatching => {
                 TrainSettings { batch_size: Some(512), max_steps: Some(4000), ..Default::default() }
             }
@@ -452,7 +452,7 @@ fn bounded_targets_are_respected_and_their_density_integrates_to_one() {
         let integral: f64 = density.iter().zip(&inside).map(|(d, (_, slope))| d.exp() * slope * step).sum();
         assert!((integral - 1.0).abs() < 1e-3, "y = {y}: the density integrates to {integral}");
     }
-    // Outside its support a value has no density, and who asks is told where.
+    // Outside its support a value has no density, and the error names the place.
     assert_eq!(posterior.log_density(&[5.5], &[0.0]).unwrap().user, [f64::NEG_INFINITY]);
     let error = posterior.check_target(&[5.5]).unwrap_err().to_string();
     assert!(error.contains("row 1") && error.contains('p') && error.contains("5.5"), "{error}");

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use brenier::data::Table;
 use brenier::map::method::Problem;
-use brenier::map::pcp::{Precision, Solver};
 use brenier::map::{Method, MethodSettings, Reference, SampleSettings, TransportMap};
+use brenier::map::{Precision, Solver};
 use brenier::train::{Stop, TrainSettings};
 use brenier::{Event, FitSettings, Journal, ModeSettings, Observer, Posterior, Run, StopToken, example, fit};
 use rand::{RngExt, SeedableRng};
@@ -349,7 +349,7 @@ fn every_method_gives_the_same_bits_for_any_number_of_threads() {
     }
 }
 
-/// Stops a fit after so many steps.
+/// Stops a fit after this many steps.
 struct StopAfter(u64, StopToken);
 
 impl Observer for StopAfter {

@@ -121,7 +121,7 @@ fn the_figures_depend_neither_on_threads_nor_on_interruptions() {
     };
     assert_eq!(figures(&whole), figures(&resumed));
     assert!(runs > 2);
-    // Full trainings cut short by a stop are told, and told again when they end; nothing else is done twice.
+    // Full trainings cut short by a stop are reported, and reported again when they end; nothing else is done twice.
     assert!(
         (trainings..=trainings + runs).contains(&done),
         "{done} trainings in {runs} runs, {trainings} in one"
@@ -234,7 +234,7 @@ fn without_time_there_is_a_model_all_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let (outcome, _) = problem.run(folder.path(), 2, usize::MAX, Some(1e-9)).unwrap();
     assert!(!outcome.complete && outcome.best.is_some() && outcome.pilots.is_empty());
-    // With time it goes on to the same end as ever.
+    // With more time it ends as it would have without the stop.
     let (later, _) = problem.run(folder.path(), 2, usize::MAX, None).unwrap();
     let whole = tempfile::tempdir().unwrap();
     let (whole, _) = problem.run(whole.path(), 2, usize::MAX, Some(1e5)).unwrap();

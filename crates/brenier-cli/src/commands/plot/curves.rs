@@ -8,10 +8,10 @@ use brenier::report::{Curve, CurvePlot};
 use serde_json::Value;
 
 use super::{check, size, texts, write};
-use crate::commands::compare::load;
 use crate::failure::Failure;
 use crate::output;
 use crate::plot_args::CurvesArguments;
+use crate::tables::load;
 
 /// Points up to which each is marked.
 const MARKED: usize = 30;

@@ -9,9 +9,9 @@ use std::path::Path;
 use brenier::data::{Output, ReadOptions};
 use brenier::report::{PictureFormat, PictureSize, write_picture};
 
-use super::compare::load;
 use crate::failure::Failure;
 use crate::plot_args::{PictureArguments, PlotCommand};
+use crate::tables::load;
 use crate::{observations, output};
 
 pub(crate) fn run(command: &PlotCommand) -> Result<(), Failure> {

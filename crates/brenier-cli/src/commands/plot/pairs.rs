@@ -7,10 +7,11 @@ use brenier::data::Selection;
 use brenier::report::PairPlot;
 
 use super::{check, point, size, texts, write};
-use crate::commands::compare::{Loaded, PLOT_COLUMNS, column_names, load, pair_plot_side};
 use crate::failure::Failure;
 use crate::output;
+use crate::pictures::{PLOT_COLUMNS, pair_plot_side};
 use crate::plot_args::PairsArguments;
+use crate::tables::{Loaded, column_names, load};
 
 /// The column in which `sample` says which observation a draw belongs to.
 const OBSERVATION: &str = "observation";

@@ -8,13 +8,13 @@ use brenier::simulate::{Outcome, Simulator, run_predictive};
 use brenier::{Error, Posterior, Run, StopToken};
 
 use super::{check, point, size, texts, write};
-use crate::args::ObservationArguments;
-use crate::commands::compare::{column_names, load};
 use crate::failure::Failure;
 use crate::interrupt::stop_without_result;
 use crate::model_args::ModelArguments;
 use crate::models::Model;
 use crate::plot_args::PredictiveArguments;
+use crate::posterior_args::ObservationArguments;
+use crate::tables::{column_names, load};
 use crate::{observations, output};
 
 /// Points from which columns named STEM_TIME are taken for a series unasked.

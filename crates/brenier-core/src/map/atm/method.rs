@@ -17,7 +17,6 @@ use crate::parallel::each_with;
 use crate::train::{Outcome, TrainSettings};
 use crate::{Error, Result};
 
-const TITLE: &str = "adaptive transport map";
 /// More terms than any sensible component has.
 const MOST_TERMS: usize = 10_000;
 /// More parameters than any sensible table asks for.
@@ -103,7 +102,7 @@ impl MethodSpec for AtmSettings {
 
 impl ListedMethod for AtmSettings {
     const INFO: MethodInfo = MethodInfo {
-        title: TITLE,
+        title: "adaptive transport map",
         summary: "A monotone triangular map of polynomials that grows term by term: for a few hundred to some thousand rows, nothing to tune",
         settings: &[
             SettingInfo {
@@ -123,6 +122,7 @@ impl ListedMethod for AtmSettings {
         candidates: &[],
         published_pilots: None,
         check_draws: 1000,
+        draw_settings: &["tolerance"],
         size: SizeAdvice {
             smaller: "fewer terms",
             larger: "the expansion's, try more terms or a method with a network",
@@ -163,7 +163,7 @@ impl TransportMap for Atm {
         observation: &[u32],
         settings: &SampleSettings,
     ) -> Result<(Vec<f64>, Inversion)> {
-        settings.only(&["tolerance"], TITLE)?;
+        settings.only(&AtmSettings::INFO)?;
         let (n, m) = (self.double.layout.target, self.double.layout.given);
         check_reference(z, given, observation, n, m)?;
         let tolerance = settings.tolerance.unwrap_or(TOLERANCE);

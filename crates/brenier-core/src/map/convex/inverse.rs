@@ -75,6 +75,9 @@ impl Default for InverseSettings {
 }
 
 impl InverseSettings {
+    /// The names of the fields.
+    pub(in crate::map) const NAMES: &[&str] = &["solver", "tolerance", "max_iterations", "precision"];
+
     /// Checks every value.
     pub fn validate(&self) -> Result<()> {
         if !(self.tolerance >= 1e-13 && self.tolerance < 1.0) {

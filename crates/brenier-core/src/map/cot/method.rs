@@ -16,8 +16,6 @@ use crate::map::{ConditionalMap, FlowCosts, Inversion, Paths, SampleSettings, Tr
 use crate::train::{Outcome, TrainSettings};
 use crate::{Error, Result};
 
-const TITLE: &str = "COT-Flow";
-
 /// The settings of a COT-Flow; `None` chooses by the table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Written")]
@@ -43,7 +41,7 @@ pub struct FlowSettings {
     pub warm_steps: u64,
 }
 
-/// The settings as files have them: with both weights as the authors' programs state them, if one likes.
+/// The settings as files have them: optionally with both weights as the authors' programs state them.
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Written {
@@ -189,7 +187,7 @@ impl MethodSpec for FlowSettings {
 
 impl ListedMethod for FlowSettings {
     const INFO: MethodInfo = MethodInfo {
-        title: TITLE,
+        title: "COT-Flow",
         summary: "A flow along the gradient of a potential, penalised towards straight optimal-transport paths",
         settings: &[
             SettingInfo {
@@ -277,6 +275,7 @@ impl ListedMethod for FlowSettings {
         candidates: &[],
         published_pilots: Some(50),
         check_draws: 200,
+        draw_settings: ode::DRAW_SETTINGS,
         size: SizeAdvice::NETWORK,
         penalised: true,
     };
@@ -306,7 +305,7 @@ impl TransportMap for Flow {
         observation: &[u32],
         settings: &SampleSettings,
     ) -> Result<(Vec<f64>, Inversion)> {
-        ode::draw(&self.single, &self.double, z, given, observation, settings, TITLE)
+        ode::draw(&self.single, &self.double, z, given, observation, settings, &FlowSettings::INFO)
     }
 
     fn log_density_at(&self, x: &[f64], given: &[f64], observation: &[u32]) -> Result<Vec<f64>> {

@@ -1,4 +1,4 @@
-//! The sizes of a COT-Flow and where each of its tensors stands in the flat parameter vector.
+//! The sizes of a COT-Flow and where each of its tensors is in the flat parameter vector.
 
 use std::ops::Range;
 
@@ -57,7 +57,7 @@ impl CotShape {
     pub fn validate(&self) -> Result<()> {
         let least = [
             ("target", self.target, 1),
-            ("width", self.width, 1),
+            ("feature_width", self.width, 1),
             ("depth", self.depth, 2),
             ("rank", self.rank, 1),
         ];
@@ -74,8 +74,15 @@ impl CotShape {
         }
         let sizes = [self.target, self.given, self.width, self.rank];
         let largest = sizes.iter().chain(&self.embedding).copied().max().unwrap_or(0);
-        let too_large = || Error::setting("width", "the network would have more than 2^30 parameters");
-        if largest as u128 > MOST_PARAMETERS || self.depth > 1000 || self.embedding.len() > 1000 {
+        let too_large =
+            || Error::setting("feature_width", "the network would have more than 2^30 parameters");
+        if self.depth > 1000 {
+            return Err(Error::setting("depth", format!("{} layers are more than 1000", self.depth)));
+        }
+        if self.embedding.len() > 1000 {
+            return Err(Error::setting("embedding", "more than 1000 layers"));
+        }
+        if largest as u128 > MOST_PARAMETERS {
             return Err(too_large());
         }
         let (w, r, depth) = (self.width as u128, self.rank as u128, self.depth as u128);

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{CpFlowInverter, CpFlowMap, CpFlowShape, LogDet};
 use crate::map::batch::both_precisions;
+use crate::map::convex::InverseSettings;
 use crate::map::convex::demand_solved;
 use crate::map::method::{
     Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, SizeAdvice, Training,
@@ -18,8 +19,6 @@ use crate::map::narrow;
 use crate::map::{Certificate, Inversion, SampleSettings, TransportMap};
 use crate::train::{Outcome, TrainSettings};
 use crate::{Error, Result};
-
-const TITLE: &str = "CP-Flow";
 
 /// The settings of an amortised CP-Flow; `None` chooses by the table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -49,7 +48,7 @@ impl CpFlowSettings {
     }
 }
 
-/// Hidden layers where nothing is said.
+/// Hidden layers by default.
 const DEPTH: usize = 3;
 
 impl MethodSpec for CpFlowSettings {
@@ -103,7 +102,7 @@ impl MethodSpec for CpFlowSettings {
 
 impl ListedMethod for CpFlowSettings {
     const INFO: MethodInfo = MethodInfo {
-        title: TITLE,
+        title: "CP-Flow",
         summary: "The gradient of a convex potential between activation normalisations (amortised CP-Flow)",
         settings: &[
             SettingInfo {
@@ -163,6 +162,7 @@ impl ListedMethod for CpFlowSettings {
         candidates: &[],
         published_pilots: None,
         check_draws: 1000,
+        draw_settings: InverseSettings::NAMES,
         size: SizeAdvice::NETWORK,
         penalised: false,
     };
@@ -178,7 +178,7 @@ impl TransportMap for CpFlowInverter {
         observation: &[u32],
         settings: &SampleSettings,
     ) -> Result<(Vec<f64>, Inversion)> {
-        settings.only(&["solver", "tolerance", "max_iterations", "precision"], TITLE)?;
+        settings.only(&CpFlowSettings::INFO)?;
         let (x, inversion) = self.attempt(z, given, observation, &settings.inverse())?;
         if !settings.skip_unsolved {
             demand_solved(&inversion, observation, settings.inverse().tolerance)?;

@@ -1,4 +1,4 @@
-//! The sizes of a CP-Flow and where each of its tensors stands in the flat parameter vector.
+//! The sizes of a CP-Flow and where each of its tensors is in the flat parameter vector.
 
 use std::ops::Range;
 

@@ -15,7 +15,6 @@ use crate::map::{Inversion, SampleSettings, TransportMap};
 use crate::train::{Outcome, Progress, Stop, TrainEvent, TrainSettings};
 use crate::{Error, Result};
 
-const TITLE: &str = "conditional Gaussian";
 /// More parameters than any sensible table asks for.
 const MOST_PARAMETERS: usize = 1 << 28;
 
@@ -114,7 +113,7 @@ impl MethodSpec for GaussianSettings {
 
 impl ListedMethod for GaussianSettings {
     const INFO: MethodInfo = MethodInfo {
-        title: TITLE,
+        title: "conditional Gaussian",
         summary: "A Gaussian with an affine mean, fitted in closed form: a baseline that needs no training",
         settings: &[SettingInfo {
             name: "covariance",
@@ -129,6 +128,7 @@ impl ListedMethod for GaussianSettings {
         ],
         published_pilots: None,
         check_draws: 1000,
+        draw_settings: &[],
         size: SizeAdvice { smaller: "", larger: "the method's, try one that is not Gaussian" },
         penalised: false,
     };
@@ -157,7 +157,7 @@ impl TransportMap for Gaussian {
         observation: &[u32],
         settings: &SampleSettings,
     ) -> Result<(Vec<f64>, Inversion)> {
-        settings.only(&[], TITLE)?;
+        settings.only(&GaussianSettings::INFO)?;
         let (n, m) = (self.double.layout.target, self.double.layout.given);
         check_reference(z, given, observation, n, m)?;
         let x = self.double.invert(z, given, observation);

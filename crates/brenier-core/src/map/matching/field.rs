@@ -71,7 +71,7 @@ pub(super) struct Stage<T> {
     pub wanted: Wanted,
     /// \[h_i | H_i\] of the block at hand.
     running: Vec<T>,
-    /// All levels, or one that is used again and again.
+    /// All levels, or one that is used repeatedly.
     pub levels: Vec<Level<T>>,
     /// \[v | ∂v/∂x\], columns of n.
     pub field: Vec<T>,

@@ -16,8 +16,6 @@ use crate::map::ode;
 use crate::map::{Inversion, SampleSettings, TransportMap};
 use crate::train::{Outcome, Schedule, TrainSettings};
 
-const TITLE: &str = "flow-matching map";
-
 /// The settings of a flow-matching map; `None` chooses by the table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -56,7 +54,7 @@ impl FlowMatchingSettings {
     }
 }
 
-/// Steps of a training on so many rows: every row is seen with new noise each time, so that more rows need more steps,
+/// Steps of a training on this many rows: every row is seen with new noise each time, so that more rows need more steps,
 /// but not in proportion.
 fn steps(rows: usize) -> u64 {
     (10_000.0 * (rows as f64 / 9000.0).powf(0.7)).clamp(3000.0, 100_000.0).round() as u64
@@ -107,7 +105,7 @@ impl MethodSpec for FlowMatchingSettings {
 
 impl ListedMethod for FlowMatchingSettings {
     const INFO: MethodInfo = MethodInfo {
-        title: TITLE,
+        title: "flow-matching map",
         summary: "A flow along a field that was trained by regression on noisy rows: slow to overfit, for sharp and curved posteriors",
         settings: &[
             SettingInfo {
@@ -119,8 +117,8 @@ impl ListedMethod for FlowMatchingSettings {
             SettingInfo {
                 name: "blocks",
                 kind: SettingKind::Whole,
-                help: "residual blocks of two layers each, 3 by default",
-                default: "",
+                help: "residual blocks of two layers each",
+                default: "3",
             },
             SettingInfo {
                 name: "embedding",
@@ -131,8 +129,8 @@ impl ListedMethod for FlowMatchingSettings {
             SettingInfo {
                 name: "evaluation_steps",
                 kind: SettingKind::Whole,
-                help: "the same, 16 by default",
-                default: "",
+                help: "Runge-Kutta steps of validation, densities and draws",
+                default: "16",
             },
         ],
         spaces: &[(
@@ -153,6 +151,7 @@ impl ListedMethod for FlowMatchingSettings {
         ],
         published_pilots: None,
         check_draws: 200,
+        draw_settings: ode::DRAW_SETTINGS,
         size: SizeAdvice::NETWORK,
         penalised: true,
     };
@@ -182,7 +181,7 @@ impl TransportMap for FlowMatching {
         observation: &[u32],
         settings: &SampleSettings,
     ) -> Result<(Vec<f64>, Inversion)> {
-        ode::draw(&self.single, &self.double, z, given, observation, settings, TITLE)
+        ode::draw(&self.single, &self.double, z, given, observation, settings, &FlowMatchingSettings::INFO)
     }
 
     fn log_density_at(&self, x: &[f64], given: &[f64], observation: &[u32]) -> Result<Vec<f64>> {

@@ -1,4 +1,4 @@
-//! The sizes of a flow-matching map and where each of its tensors stands in the flat parameter vector.
+//! The sizes of a flow-matching map and where each of its tensors is in the flat parameter vector.
 
 use std::ops::Range;
 
@@ -37,7 +37,8 @@ impl MatchingShape {
 
     /// Checks every size, and that the parameters fit in memory.
     pub fn validate(&self) -> Result<()> {
-        for (name, value) in [("target", self.target), ("width", self.width), ("blocks", self.blocks)] {
+        for (name, value) in [("target", self.target), ("feature_width", self.width), ("blocks", self.blocks)]
+        {
             if value < 1 {
                 return Err(Error::setting(name, "must be at least 1"));
             }
@@ -52,7 +53,13 @@ impl MatchingShape {
             || Error::setting("feature_width", "the network would have more than 2^30 parameters");
         let sizes = [self.target, self.given, self.width];
         let largest = sizes.iter().chain(&self.embedding).copied().max().unwrap_or(0);
-        if largest as u128 > MOST_PARAMETERS || self.blocks > 1000 || self.embedding.len() > 1000 {
+        if self.blocks > 1000 {
+            return Err(Error::setting("blocks", format!("{} blocks are more than 1000", self.blocks)));
+        }
+        if self.embedding.len() > 1000 {
+            return Err(Error::setting("embedding", "more than 1000 layers"));
+        }
+        if largest as u128 > MOST_PARAMETERS {
             return Err(too_large());
         }
         let (n, w, k) = (self.target as u128, self.width as u128, self.blocks as u128);

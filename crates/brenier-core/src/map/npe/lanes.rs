@@ -1,7 +1,7 @@
 //! Batches as columns of rows: column j of a buffer holds quantity j of all rows of a shard, side by side for SIMD.
 //!
 //! A buffer has a stride, a multiple of [`LANES`]; loops run over whole chunks of [`LANES`] rows, products over the rows
-//! there are, so that what stands in the rows between is never read.
+//! there are, so that what is in the rows between is never read.
 
 use std::ops::Range;
 

@@ -17,9 +17,7 @@ use crate::map::pcp::Front;
 use crate::map::{ConditionalMap, Inversion, SampleSettings, TransportMap};
 use crate::train::{Outcome, Schedule, TrainSettings};
 
-const TITLE: &str = "NPE";
-
-/// Whose choices are made where nothing is said.
+/// Whose defaults apply to what is left open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -35,7 +33,7 @@ pub enum Preset {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct NpeSettings {
-    /// Whose choices are made where nothing is said.
+    /// Whose defaults apply to what is left open.
     pub preset: Preset,
     /// The kind of transforms.
     pub flow: FlowKind,
@@ -162,13 +160,13 @@ const fn decayed(changes: &'static str) -> Candidate {
 
 impl ListedMethod for NpeSettings {
     const INFO: MethodInfo = MethodInfo {
-        title: TITLE,
+        title: "NPE",
         summary: "Neural posterior estimation with a normalising flow: spline couplings or an autoregressive flow",
         settings: &[
             SettingInfo {
                 name: "preset",
                 kind: SettingKind::Choice(&["brenier", "sbi"]),
-                help: "whose sizes and training are used where nothing is said: ours or those of the package sbi",
+                help: "whose default sizes and training: Brenier's or those of the package sbi",
                 default: "brenier",
             },
             SettingInfo {
@@ -271,6 +269,7 @@ impl ListedMethod for NpeSettings {
         ],
         published_pilots: None,
         check_draws: 1000,
+        draw_settings: &[],
         size: SizeAdvice::NETWORK,
         penalised: false,
     };
@@ -300,7 +299,7 @@ impl TransportMap for FlowPosterior {
         observation: &[u32],
         settings: &SampleSettings,
     ) -> Result<(Vec<f64>, Inversion)> {
-        settings.only(&[], TITLE)?;
+        settings.only(&NpeSettings::INFO)?;
         let n = self.double.target_dim();
         let x = self.double.draw(z, given, observation)?;
         let unsolved = not_finite(&x, n);

@@ -20,7 +20,7 @@ use crate::{Error, Result};
 
 /// Rows that are looked at.
 const ROWS: usize = 20_000;
-/// Of so many rows one is left out of the regression.
+/// One row in this many is held out of the regression.
 const LEFT_OUT: usize = 10;
 /// Components of y.
 const COMPONENTS: usize = 100;

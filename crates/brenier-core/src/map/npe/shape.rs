@@ -1,4 +1,4 @@
-//! The sizes of a flow and where each of its tensors stands in the flat parameter vector.
+//! The sizes of a flow and where each of its tensors is in the flat parameter vector.
 
 use std::ops::Range;
 

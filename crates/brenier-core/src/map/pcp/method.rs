@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Convexity, Front, Initialisation, OutputActivation, PcpInverter, PcpMap, PcpShape};
 use crate::Result;
 use crate::map::batch::both_precisions;
+use crate::map::convex::InverseSettings;
 use crate::map::gaussian::Regression;
 use crate::map::method::{
     Candidate, Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, SizeAdvice,
@@ -17,8 +18,6 @@ use crate::map::{
     Certificate, ConditionalMap, Inversion, Reference, ReferenceKind, SampleSettings, TransportMap,
 };
 use crate::train::{Outcome, TrainSettings};
-
-const TITLE: &str = "PCP-Map";
 
 /// The settings of a PCP-Map; `None` chooses by the table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -39,7 +38,7 @@ pub struct PcpSettings {
     pub initialisation: Initialisation,
     /// The network where nothing is given, as in the first block of a joint map.
     pub unconditional: Option<Convexity>,
-    /// The distribution of z; where nothing is said, one with heavy tails in joint models and without given variables (but not with
+    /// The distribution of z; by default one with heavy tails in joint models and without given variables (but not with
     /// the authors' initialisation), else a Gaussian. Files of older versions say nothing, and their maps have a Gaussian.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reference: Option<ReferenceKind>,
@@ -115,7 +114,7 @@ impl MethodSpec for PcpSettings {
 
 impl ListedMethod for PcpSettings {
     const INFO: MethodInfo = MethodInfo {
-        title: TITLE,
+        title: "PCP-Map",
         summary: "The gradient of a partially input-convex network, with an exact log-determinant",
         settings: &[
             SettingInfo {
@@ -210,6 +209,7 @@ impl ListedMethod for PcpSettings {
         ],
         published_pilots: Some(100),
         check_draws: 1000,
+        draw_settings: InverseSettings::NAMES,
         size: SizeAdvice::NETWORK,
         penalised: false,
     };
@@ -225,7 +225,7 @@ impl TransportMap for PcpInverter {
         observation: &[u32],
         settings: &SampleSettings,
     ) -> Result<(Vec<f64>, Inversion)> {
-        settings.only(&["solver", "tolerance", "max_iterations", "precision"], TITLE)?;
+        settings.only(&PcpSettings::INFO)?;
         match settings.skip_unsolved {
             true => self.attempt(z, given, observation, &settings.inverse()),
             false => self.invert(z, given, observation, &settings.inverse()),

@@ -23,7 +23,6 @@ mod method;
 mod shape;
 mod step;
 
-pub use super::convex::{InverseSettings, Precision, Solver};
 pub use init::Initialisation;
 pub use inverse::PcpInverter;
 pub use method::PcpSettings;

@@ -1,4 +1,4 @@
-//! The sizes of a PCP-Map and where each of its tensors stands in the flat parameter vector.
+//! The sizes of a PCP-Map and where each of its tensors is in the flat parameter vector.
 
 use std::ops::Range;
 
@@ -121,7 +121,10 @@ impl PcpShape {
         let largest = sizes.into_iter().max().unwrap_or(0);
         let too_large =
             || Error::setting("feature_width", "the network would have more than 2^30 parameters");
-        if largest > MOST_PARAMETERS || self.depth > 1000 {
+        if self.depth > 1000 {
+            return Err(Error::setting("depth", format!("{} layers are more than 1000", self.depth)));
+        }
+        if largest > MOST_PARAMETERS {
             return Err(too_large());
         }
         let (n, m, w, u) =
@@ -210,7 +213,7 @@ pub(crate) struct Layer {
 }
 
 impl Layer {
-    /// Where the bias of row `row` of the record stands in the parameter vector.
+    /// Where the bias of row `row` of the record is in the parameter vector.
     pub(crate) fn bias_at(&self, row: usize) -> usize {
         self.bias.end + row - self.rows
     }

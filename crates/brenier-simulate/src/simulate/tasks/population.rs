@@ -30,7 +30,7 @@ const LAST_MEMORY: f64 = 0.05;
 /// Sweeps that may take.
 const MOST_SWEEPS: usize = 40;
 const MOST_LAST_SWEEPS: usize = 200;
-/// After the last of them the population moves for so many times as long again.
+/// After the last of them the population moves for this many times as long again.
 const LAST_REPEATS: usize = 2;
 /// Degrees of freedom of independence proposals.
 const PROPOSAL_DF: f64 = 5.0;

@@ -7,10 +7,10 @@ use brenier::data::{Output, Table, write, write_bytes};
 use brenier::statistics::{DrawSummary, HPD_MASS, LEVELS};
 use serde::Serialize;
 
-use super::sample::free_name;
-use crate::args::SampleArguments;
 use crate::failure::Failure;
 use crate::output;
+use crate::posterior_args::SampleArguments;
+use crate::tables::free_name;
 
 /// Observations that the text shows.
 const SHOWN: usize = 20;
