@@ -216,7 +216,13 @@ pub(crate) struct SettingFlags {
     #[arg(long, value_name = "SPREAD", help_heading = "Columns")]
     surrogate: Option<f64>,
     /// Widths of that network [default: 512,512,512]
-    #[arg(long, value_name = "WIDTH,…", value_delimiter = ',', help_heading = "Columns", requires = "surrogate")]
+    #[arg(
+        long,
+        value_name = "WIDTH,…",
+        value_delimiter = ',',
+        help_heading = "Columns",
+        requires = "surrogate"
+    )]
     surrogate_widths: Option<Vec<usize>>,
     /// Passes over the rows by that network [default: 30, more where rows are few]
     #[arg(long, value_name = "N", help_heading = "Columns", requires = "surrogate")]

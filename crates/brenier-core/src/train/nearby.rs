@@ -16,9 +16,9 @@ use super::{Dataset, StepRandom};
 use crate::map::Surrogate;
 use crate::{Error, Result};
 
-/// How a surrogate of the simulator is learned, and how far rows move with it.
+/// How a surrogate of the simulator is learned, and how far rows move with it. Settings files have a table, or the spread alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(from = "Written")]
 pub struct SurrogateSettings {
     /// h: how far rows move, as a part of the spread of all rows.
     pub spread: f64,
@@ -31,6 +31,37 @@ pub struct SurrogateSettings {
 impl Default for SurrogateSettings {
     fn default() -> Self {
         Self { spread: 0.1, widths: vec![512, 512, 512], epochs: None }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Spread(f64),
+    Table(Table),
+}
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Table {
+    spread: f64,
+    widths: Vec<usize>,
+    epochs: Option<u32>,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        let SurrogateSettings { spread, widths, epochs } = SurrogateSettings::default();
+        Self { spread, widths, epochs }
+    }
+}
+
+impl From<Written> for SurrogateSettings {
+    fn from(written: Written) -> Self {
+        match written {
+            Written::Spread(spread) => Self { spread, ..Self::default() },
+            Written::Table(Table { spread, widths, epochs }) => Self { spread, widths, epochs },
+        }
     }
 }
 
@@ -223,6 +254,12 @@ mod tests {
         assert!(with(|settings| settings.spread = 0.0).unwrap_err().contains("above 0"));
         assert!(with(|settings| settings.spread = f64::NAN).unwrap_err().contains("surrogate"));
         assert!(with(|settings| settings.widths = vec![0]).unwrap_err().contains("surrogate_widths"));
+        let read = |text: &str| serde_json::from_str::<SurrogateSettings>(text);
+        assert_eq!(read("0.2").unwrap(), SurrogateSettings { spread: 0.2, ..Default::default() });
+        let table = read(r#"{"widths": [8]}"#).unwrap();
+        assert_eq!(table, SurrogateSettings { widths: vec![8], ..Default::default() });
+        assert_eq!(read(&serde_json::to_string(&table).unwrap()).unwrap(), table);
+        assert!(read(r#"{"width": [8]}"#).is_err());
         assert!(with(|settings| settings.epochs = Some(0)).unwrap_err().contains("surrogate_epochs"));
     }
 }
