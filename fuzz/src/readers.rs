@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use brenier::data::{
-    ColumnChoice, Format, Missing, Output, ReadOptions, Selection, Table, read, read_categories,
-    resolve_pair, write,
+    ColumnChoice, Format, Missing, ReadOptions, Selection, Table, read, read_categories, resolve_pair, write,
 };
 use brenier::map::SampleSettings;
 use brenier::simulate::{Prior, Streams, protocol};
@@ -53,7 +52,7 @@ fn again(path: &Path, table: &Table) {
         return;
     }
     let path = path.with_extension("again.csv");
-    write(&Output::Path(path.clone()), table).expect("a folder in memory takes a small table");
+    write(&path, table).expect("a folder in memory takes a small table");
     let back = read(&path, &ReadOptions::default(), |names| Ok((0..names.len()).collect()));
     let back = back.expect("what was written is read").table;
     assert_eq!(back.names(), table.names());

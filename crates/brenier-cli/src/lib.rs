@@ -23,6 +23,7 @@ mod output;
 mod plot_args;
 mod reproduce_args;
 mod screen;
+mod tables;
 
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use brenier::Error;
-use brenier::data::{self, Selection, Table};
+use brenier::data::{Selection, Table};
 use brenier::diagnose::{Calibration, CalibrationSettings, PairDraws, Pairs, calibrate};
 use serde::Serialize;
 
 use super::check::ranks;
 use crate::check_args::CalibrateArguments;
 use crate::failure::Failure;
-use crate::{observations, output, screen};
+use crate::{observations, output, screen, tables};
 
 /// Everything found, and what it was found in.
 #[derive(Serialize)]
@@ -93,7 +93,7 @@ struct Truth {
 impl Truth {
     fn read(arguments: &CalibrateArguments) -> Result<Self, Failure> {
         let mut named = (Vec::new(), Vec::new());
-        let read = data::read(&arguments.pairs, &arguments.tables.options(), |names| {
+        let read = tables::read(&arguments.pairs, &arguments.tables.options(), |names| {
             let target = arguments.target.resolve(names)?;
             let extra = place(names, arguments.log_density.as_deref(), &arguments.pairs)?;
             let given: Vec<usize> = match &arguments.given {
@@ -130,7 +130,7 @@ struct Drawn {
 impl Drawn {
     fn read(arguments: &CalibrateArguments, truth: &Truth) -> Result<Self, Failure> {
         let path = &arguments.draws;
-        let read = data::read(path, &arguments.tables.options(), |names| {
+        let read = tables::read(path, &arguments.tables.options(), |names| {
             let target = truth.target.iter().map(|name| place(names, Some(name), path));
             let mut columns = target.collect::<Result<Vec<_>, _>>()?.concat();
             columns.extend(place(names, Some(&arguments.observation_column), path)?);

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use brenier::Error;
-use brenier::data::{self, ReadOptions, Selection, Table};
+use brenier::data::{ReadOptions, Selection, Table};
 use brenier::diagnose::{C2stSettings, CompareSettings, Comparison, Sample, compare_until};
 use brenier::report::{DOTS_PER_INCH, PairPlot, PictureFormat, PictureSize, write_picture};
 use serde::Serialize;
@@ -12,7 +12,8 @@ use serde::Serialize;
 use crate::args::CompareArguments;
 use crate::failure::Failure;
 use crate::interrupt::stop_without_result;
-use crate::{observations, output, screen};
+use crate::tables::Output;
+use crate::{observations, output, screen, tables};
 
 /// Columns in the picture, at most: more could not be read.
 pub(super) const PLOT_COLUMNS: usize = 12;
@@ -49,7 +50,7 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<(), Failure> {
     let names = &first.names;
     if let Some(path) = &arguments.plot {
         write_picture(path, &picture(arguments, names, &samples)?, DOTS_PER_INCH)?;
-        output::wrote("picture", &data::Output::Path(path.clone()));
+        output::wrote("picture", &Output::Path(path.clone()));
     }
     output::result_or_json(
         arguments.json.json.as_deref(),
@@ -156,7 +157,7 @@ pub(super) fn load(
     choose: impl FnOnce(&[String]) -> Result<Vec<String>, Error>,
 ) -> Result<Loaded, Error> {
     let mut chosen = Vec::new();
-    let read = data::read(path, options, |names| {
+    let read = tables::read::<Vec<usize>>(path, options, |names| {
         chosen = choose(names)?;
         if let Some(weight) = weight.filter(|weight| chosen.iter().any(|name| name == weight)) {
             return Err(Error::Columns(format!(
@@ -179,7 +180,7 @@ pub(super) fn load(
 /// The names of a table's columns; its rows are not read.
 pub(super) fn column_names(path: &Path, options: &ReadOptions) -> Result<Vec<String>, Error> {
     let mut found = None;
-    let answer = data::read(path, options, |names| {
+    let answer = tables::read::<Vec<usize>>(path, options, |names| {
         found = Some(names.to_vec());
         Err(Error::Columns("only the names are wanted".to_owned()))
     });

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use brenier::Run;
 use brenier::data::{
-    self, FetchSettings, Fetched, Output, Selection, Split, Table, UciSet, correlated_columns, uci_sets,
+    self, FetchSettings, Fetched, Selection, Split, Table, UciSet, correlated_columns, uci_sets,
 };
 
 use crate::args::{
@@ -15,7 +15,8 @@ use crate::files::beside;
 use crate::interrupt::stop_on_interrupt_saying;
 use crate::lock::Lock;
 use crate::screen::Screen;
-use crate::{observations, output};
+use crate::tables::Output;
+use crate::{observations, output, tables};
 
 pub(crate) fn run(command: &DataCommand) -> Result<(), Failure> {
     match command {
@@ -83,7 +84,7 @@ fn prepare(arguments: &PrepareArguments) -> Result<(), Failure> {
         None => Vec::new(),
     };
     let kept: Vec<usize> = (0..table.columns()).filter(|column| !removed.contains(column)).collect();
-    data::write(&target, &table.select_columns(&kept))?;
+    tables::write(&target, &table.select_columns(&kept))?;
     if let Some(limit) = arguments.max_correlation {
         let names: Vec<String> = removed.iter().map(|&column| table.names()[column].clone()).collect();
         output::note(&match names.as_slice() {
@@ -109,7 +110,7 @@ fn read(
     drop: Option<&Selection>,
     advice: &str,
 ) -> Result<Table, Failure> {
-    let read = data::read(path, &tables.options(), |names| {
+    let read = tables::read(path, &tables.options(), |names| {
         let dropped = drop.map_or(Ok(Vec::new()), |drop| drop.resolve(names));
         let dropped = dropped.map_err(|error| brenier::Error::table(path, error.to_string()))?;
         let kept: Vec<usize> = (0..names.len()).filter(|column| !dropped.contains(column)).collect();
@@ -176,7 +177,7 @@ fn split(arguments: &SplitArguments) -> Result<(), Failure> {
         if rows.is_empty() {
             continue;
         }
-        data::write(output, &table.select_rows(rows))?;
+        tables::write(output, &table.select_rows(rows))?;
         if let Output::Path(path) = output {
             text.push_str(&format!("{name:6} {:8} rows  {}\n", rows.len(), path.display()));
         }

@@ -2,13 +2,14 @@
 
 use std::fmt::Write;
 
-use brenier::data::{self, Output, Table};
+use brenier::data::Table;
 use brenier::statistics::Estimate;
 use brenier::{Distance, LogDensities, Posterior};
 
 use crate::args::DensityArguments;
 use crate::failure::Failure;
-use crate::{observations, output, screen};
+use crate::tables::Output;
+use crate::{observations, output, screen, tables};
 
 pub(crate) fn run(arguments: &DensityArguments) -> Result<(), Failure> {
     let target = arguments.out.as_deref().map(|path| output::destination(Some(path)));
@@ -25,7 +26,7 @@ pub(crate) fn run(arguments: &DensityArguments) -> Result<(), Failure> {
     drop(waiting);
     match target {
         Some(target) => {
-            data::write(&target, &scores.table()?)?;
+            tables::write(&target, &scores.table()?)?;
             if target == Output::Stdout {
                 output::note(scores.figures().trim_end());
             } else {

@@ -16,7 +16,7 @@ use crate::interrupt::stop_on_interrupt;
 use crate::lock::Lock;
 use crate::log::{FanOut, JsonLog};
 use crate::screen::Screen;
-use crate::{config, observations, output};
+use crate::{config, observations, output, tables};
 
 pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
     let mut settings = match &arguments.config {
@@ -90,7 +90,7 @@ pub(crate) fn read(
     settings: &mut FitSettings,
 ) -> Result<(Table, Encoding), Failure> {
     let mut selected = None;
-    let read = data::read_categories(path, options, |names| {
+    let read = tables::read(path, options, |names| {
         let (target, given) = settings.columns(names)?;
         let categorical = match &settings.categorical {
             Some(columns) => columns.resolve(names)?,

@@ -6,12 +6,13 @@ mod predictive;
 
 use std::path::Path;
 
-use brenier::data::{Output, ReadOptions};
+use brenier::data::ReadOptions;
 use brenier::report::{PictureFormat, PictureSize, write_picture};
 
 use super::compare::load;
 use crate::failure::Failure;
 use crate::plot_args::{PictureArguments, PlotCommand};
+use crate::tables::Output;
 use crate::{observations, output};
 
 pub(crate) fn run(command: &PlotCommand) -> Result<(), Failure> {
