@@ -4,12 +4,13 @@ use std::path::Path;
 
 use brenier::Error;
 use brenier::data::{Selection, Table};
-use brenier::diagnose::{Calibration, CalibrationSettings, PairDraws, Pairs, calibrate};
+use brenier::diagnose::{Calibration, CalibrationSettings, PairDraws, Pairs, calibrate_until};
 use serde::Serialize;
 
 use super::check::ranks;
 use crate::check_args::CalibrateArguments;
 use crate::failure::Failure;
+use crate::interrupt::stop_without_result;
 use crate::{observations, output, screen, tables};
 
 /// Everything found, and what it was found in.
@@ -27,6 +28,7 @@ struct Document<'a> {
 pub(crate) fn run(arguments: &CalibrateArguments) -> Result<(), Failure> {
     let json = arguments.json.json.as_deref();
     output::check_json(json)?;
+    let stop = stop_without_result()?;
     let truth = Truth::read(arguments)?;
     let count = truth.table.rows();
     let drawn = Drawn::read(arguments, &truth)?;
@@ -39,7 +41,7 @@ pub(crate) fn run(arguments: &CalibrateArguments) -> Result<(), Failure> {
     let settings = CalibrationSettings { draws: drawn.each, level: arguments.level, seed: arguments.seed };
     let pairs = Pairs::new(&target, n, &given, m)?;
     let waiting = screen::waiting("ranking");
-    let found = calibrate(&pairs, &settings, |range| {
+    let found = calibrate_until(&pairs, &settings, &stop, |range| {
         let rows = range.clone().flat_map(|pair| &drawn.rows[pair]);
         let row = |&row: &u32| drawn.table.row(row as usize);
         let draws = rows.clone().flat_map(|at| &row(at)[..n]).copied().collect();

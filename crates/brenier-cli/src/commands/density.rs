@@ -4,10 +4,11 @@ use std::fmt::Write;
 
 use brenier::data::Table;
 use brenier::statistics::Estimate;
-use brenier::{Distance, LogDensities, Posterior};
+use brenier::{Distance, LogDensities, Posterior, StopToken};
 
 use crate::args::DensityArguments;
 use crate::failure::Failure;
+use crate::interrupt::stop_without_result;
 use crate::tables::Output;
 use crate::{observations, output, screen, tables};
 
@@ -16,13 +17,14 @@ pub(crate) fn run(arguments: &DensityArguments) -> Result<(), Failure> {
     if let Some(target) = &target {
         output::check_destination(target)?;
     }
+    let stop = stop_without_result()?;
     let model = Posterior::load(&arguments.model)?;
     let names = [model.target_names(), model.given_names()].concat();
     let table =
         observations::columns(&arguments.table, &arguments.tables.options(), &names, model.encoding())?;
     warn_of_extremes(&model, &table)?;
     let waiting = screen::waiting(format!("scoring {} rows", table.rows()));
-    let scores = score(&model, &table).map_err(|failure| failure.of_table(&arguments.table))?;
+    let scores = score(&model, &table, &stop).map_err(|failure| failure.of_table(&arguments.table))?;
     drop(waiting);
     match target {
         Some(target) => {
@@ -71,8 +73,8 @@ pub(crate) struct Scores {
     factors: Option<[LogDensities; 2]>,
 }
 
-/// Log densities of a table whose columns are the model's target and given columns.
-pub(crate) fn score(model: &Posterior, table: &Table) -> Result<Scores, Failure> {
+/// Log densities of a table whose columns are the model's target and given columns, unless `stop` ends them.
+pub(crate) fn score(model: &Posterior, table: &Table, stop: &StopToken) -> Result<Scores, Failure> {
     let n = model.target_names().len();
     let side = |from: usize, to: usize| -> Vec<f64> {
         table.iter().flat_map(|row| &row[from..to]).copied().collect()
@@ -81,9 +83,9 @@ pub(crate) fn score(model: &Posterior, table: &Table) -> Result<Scores, Failure>
     // A value outside a support is a mistake of the table, which its row should be named for.
     model.check_target(&target)?;
     if model.marginal().is_none() {
-        return Ok(Scores { whole: model.log_density(&target, &given)?, factors: None });
+        return Ok(Scores { whole: model.log_density_until(&target, &given, stop)?, factors: None });
     }
-    let densities = model.log_density_joint(&target, &given)?;
+    let densities = model.log_density_joint_until(&target, &given, stop)?;
     Ok(Scores { whole: densities.joint(), factors: Some([densities.conditional, densities.marginal]) })
 }
 

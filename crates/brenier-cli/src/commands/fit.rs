@@ -6,7 +6,7 @@ use std::time::Duration;
 use brenier::data::{self, ColumnChoice, Encoding, Pick, ReadOptions, Selection, Table};
 use brenier::map::Method;
 use brenier::train::Stop;
-use brenier::{Error, FitSettings, Journal, MethodChoice, Posterior, Prepared, Run};
+use brenier::{Error, FitSettings, Journal, MethodChoice, Posterior, Prepared, Run, StopToken};
 
 use super::{density, info};
 use crate::args::FitArguments;
@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
         output::result(&summary(&model, &arguments.out, &kept))?;
     }
     if let Some(test) = test {
-        let figures = density::score(&model, &test)?.figures();
+        let figures = density::score(&model, &test, &StopToken::new())?.figures();
         output::result(&format!("test table:\n{figures}"))?;
     }
     Ok(())

@@ -160,12 +160,8 @@ fn merge_tables(arguments: &SimulateArguments, target: &Output) -> Result<(), Fa
     let paths = &arguments.merge;
     let mut parts = Vec::with_capacity(paths.len());
     for path in paths {
-        let read =
-            tables::read(
-                path,
-                &arguments.tables.options(),
-                |names| Ok((0..names.len()).collect::<Vec<_>>()),
-            )?;
+        let everything = |names: &[String]| Ok((0..names.len()).collect::<Vec<_>>());
+        let read = tables::read(path, &arguments.tables.options(), everything)?;
         output::noticed(path, &read);
         parts.push((path.clone(), read.table));
     }

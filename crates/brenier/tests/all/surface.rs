@@ -176,9 +176,33 @@ fn a_stop_token_ends_long_calls_of_a_posterior() {
     assert!(matches!(at.mode(), Err(Error::Stopped(_))));
     let together = joint.sample_joint_until(10, 0, &SampleSettings::default(), &stop);
     assert!(matches!(together, Err(Error::Stopped(_))));
+    assert!(matches!(at.log_density(&vec![0.1; 40_000]), Err(Error::Stopped(_))));
+    assert!(matches!(at.log_density_gradient(&vec![0.1; 40_000]), Err(Error::Stopped(_))));
+    assert!(matches!(joint.log_density_joint_until(&[0.1, 0.2], &[0.3], &stop), Err(Error::Stopped(_))));
     stop.set(false);
     let draws = |at: brenier::At<'_>| at.sample(20).unwrap();
     assert_eq!(draws(joint.at(&[0.1]).unwrap().stop(&stop)), draws(joint.at(&[0.1]).unwrap()));
+}
+
+/// More rows than are scored between two looks at a token: every row has the density that it has in other company.
+#[test]
+fn densities_of_many_rows_are_those_of_few() {
+    for method in [Method::PcpMap, Method::Npe, Method::CotFlow, Method::Gaussian] {
+        let settings = quick(method);
+        let posterior = Fit::with_settings(settings).run(&example::simulate(300, 0)).unwrap();
+        let table = example::simulate(500, 1);
+        let (x, y): (Vec<f64>, Vec<f64>) = (
+            table.iter().flat_map(|row| [row[0], row[1]]).collect(),
+            table.iter().map(|row| row[2]).collect(),
+        );
+        let few = posterior.log_density_gradient(&x, &y).unwrap();
+        let many = posterior.log_density_gradient(&x.repeat(80), &y.repeat(80)).unwrap();
+        assert_eq!(many.0[..500], few.0, "{method:?}");
+        assert_eq!(many.0[39_500..], few.0, "{method:?}");
+        assert_eq!(many.1[79_000..], few.1, "{method:?}");
+        let densities = posterior.log_density(&x.repeat(80), &y.repeat(80)).unwrap();
+        assert_eq!(densities.user[39_500..], posterior.log_density(&x, &y).unwrap().user, "{method:?}");
+    }
 }
 
 /// More draws than are made between two looks at a token: the first of them are those of a shorter call.
