@@ -201,7 +201,7 @@ fn use_model(model: &Posterior) {
         assert_eq!(draws.values.len(), 2 * n);
     }
     let _ = model.mode(&given, 1, 0, &ModeSettings::default());
-    let _ = serde_json::to_string(model.header());
+    let _ = serde_json::to_string(model.info());
 }
 
 /// A prior file, drawn from and evaluated.

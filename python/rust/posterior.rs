@@ -63,7 +63,7 @@ impl PyPosterior {
 
     /// The header document, as JSON.
     fn header(&self) -> String {
-        serde_json::to_string(self.0.header()).unwrap_or_default()
+        serde_json::to_string(self.0.info()).unwrap_or_default()
     }
 
     #[getter]

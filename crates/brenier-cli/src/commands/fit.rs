@@ -66,8 +66,8 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
     }
     model.save(&arguments.out)?;
 
-    let marginal = model.marginal().map(|marginal| marginal.header().training.stop);
-    let resumable = model.header().training.stop.is_resumable() || marginal.is_some_and(Stop::is_resumable);
+    let marginal = model.marginal().map(|marginal| marginal.info().training.stop);
+    let resumable = model.info().training.stop.is_resumable() || marginal.is_some_and(Stop::is_resumable);
     if let Some(path) = kept.as_ref().filter(|_| !resumable) {
         data::discard(path);
     }
@@ -199,7 +199,7 @@ fn unfinished(out: &Path, kept: &[PathBuf]) -> Failure {
 }
 
 fn summary(model: &Posterior, out: &Path, kept: &[PathBuf]) -> String {
-    let header = model.header();
+    let header = model.info();
     let training = &header.training;
     let ended = match training.stop {
         Stop::Converged => "the validation loss no longer improved",

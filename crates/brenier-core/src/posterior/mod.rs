@@ -106,7 +106,7 @@ impl Posterior {
     }
 
     /// Settings, names, transforms and training summary.
-    pub fn header(&self) -> &ModelInfo {
+    pub fn info(&self) -> &ModelInfo {
         &self.header
     }
 

@@ -503,7 +503,7 @@ fn certificates(found: &Check, findings: &mut Findings) {
 }
 
 fn support(found: &Check, findings: &mut Findings) {
-    let Some(support) = &found.support else { return };
+    let Some(support) = &found.outliers else { return };
     let part = support.extreme as f64 / support.rows as f64;
     let text = format!(
         "{} of {} held-out observations lie outside the training data (expected by chance: {:.1})",

@@ -237,10 +237,10 @@ impl<'a> Workbench<'a> {
         self.artifact(&model_file(name), title, |run| {
             let model = fit(run)?.posterior;
             let blocks = [Some(&model), model.marginal()];
-            if blocks.into_iter().flatten().any(|block| block.header().training.stop.is_resumable()) {
+            if blocks.into_iter().flatten().any(|block| block.info().training.stop.is_resumable()) {
                 return Ok(None);
             }
-            let steps = model.header().training.steps;
+            let steps = model.info().training.steps;
             Ok(Some((model, Training { steps })))
         })
     }
