@@ -275,7 +275,8 @@ impl Posterior {
         for own in blocks(rows) {
             stop.go_on()?;
             let (x, y) = (&x[own.start * n..own.end * n], &y[own.start * k..own.end * k]);
-            self.mixture.log_density(x, y, &mut standardised[own])?;
+            let scored = self.mixture.log_density(x, y, &mut standardised[own.clone()]);
+            scored.map_err(|error| in_block(error, own.start))?;
         }
         for (density, log_det) in standardised.iter_mut().zip(&log_det) {
             if *log_det == f64::NEG_INFINITY {
@@ -311,7 +312,9 @@ impl Posterior {
             stop.go_on()?;
             let numbers = own.start * n..own.end * n;
             let (x, y) = (&x[numbers.clone()], &y[own.start * k..own.end * k]);
-            self.mixture.log_density_gradient(x, y, &mut density[own], &mut gradient[numbers])?;
+            let scored =
+                self.mixture.log_density_gradient(x, y, &mut density[own.clone()], &mut gradient[numbers]);
+            scored.map_err(|error| in_block(error, own.start))?;
         }
         let mut slope = vec![0.0; n];
         for row in 0..rows {
@@ -456,6 +459,15 @@ fn check_length(what: &'static str, rows: usize, columns: usize, got: usize) -> 
         return Ok(());
     }
     Err(Error::Shape { what, expected: format!("{rows} rows of {columns}"), got: format!("{got} numbers") })
+}
+
+/// Names the row of the whole call in a map's error about a block, whose first row this is.
+fn in_block(error: Error, first: usize) -> Error {
+    let Error::Numerical(problem) = error else { return error };
+    let named = problem.strip_prefix("row ").and_then(|rest| rest.split_once(": "));
+    let whole =
+        named.and_then(|(row, text)| Some(format!("row {}: {text}", first + row.parse::<usize>().ok()?)));
+    Error::Numerical(whole.unwrap_or(problem))
 }
 
 /// Names the row of the table in a transform's error.

@@ -202,6 +202,14 @@ fn densities_of_many_rows_are_those_of_few() {
         assert_eq!(many.1[79_000..], few.1, "{method:?}");
         let densities = posterior.log_density(&x.repeat(80), &y.repeat(80)).unwrap();
         assert_eq!(densities.user[39_500..], posterior.log_density(&x, &y).unwrap().user, "{method:?}");
+        if method == Method::CotFlow {
+            let mut far = x.repeat(80);
+            far[2 * 35_000] = 1e300;
+            let text = posterior.log_density(&far, &y.repeat(80)).unwrap_err().to_string();
+            assert!(text.contains("row 35001: the trajectory"), "{text}");
+            let text = posterior.log_density_gradient(&far, &y.repeat(80)).unwrap_err().to_string();
+            assert!(text.contains("row 35001: the trajectory"), "{text}");
+        }
     }
 }
 
