@@ -3,7 +3,7 @@
 use super::html::{Html, Picture, Piece, Section, TextTable, escaped};
 use super::judged::{Interval, intervals, rank_histogram};
 use super::{Curve, CurvePlot, PALETTE, PairPlot, PictureSize};
-use crate::check::{Check, PredictiveRow, Severity, Trust, quantity_name};
+use crate::check::{Check, PredictiveRow, Severity, Trust, capital, probability, quantity_name};
 use crate::diagnose::{Calibration, Quantity, RankCheck};
 use crate::statistics::{ColumnSummary, Estimate};
 use crate::transform::Support;
@@ -771,18 +771,9 @@ fn list(names: &[String]) -> String {
     format!("{}, … ({} in all)", names[..LISTED].join(", "), names.len())
 }
 
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
-}
-
 /// A p-value in a column of them.
 fn p_value(p: f64) -> String {
     if p < 0.001 { "< 0.001".to_owned() } else { format!("{p:.3}") }
-}
-
-fn probability(p: f64) -> String {
-    if p < 0.001 { "p < 0.001".to_owned() } else { format!("p = {p:.3}") }
 }
 
 /// With the article that it is spoken with.

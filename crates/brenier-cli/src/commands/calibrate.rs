@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use brenier::Error;
+use brenier::check::probability;
 use brenier::data::{Selection, Table};
 use brenier::diagnose::{Calibration, CalibrationSettings, PairDraws, Pairs, calibrate_until};
 use serde::Serialize;
@@ -62,8 +63,7 @@ pub(crate) fn run(arguments: &CalibrateArguments) -> Result<(), Failure> {
         calibration: &found,
     };
     let text = || {
-        let p = found.p_value();
-        let p = if p < 0.001 { "p < 0.001".to_owned() } else { format!("p = {p:.3}") };
+        let p = probability(found.p_value());
         let verdict = match (found.passes(), found.explained) {
             (false, _) => format!("NOT CALIBRATED ({p}, corrected for {} checks)", found.checks.len()),
             (true, Some(explained)) if explained >= 0.02 => {

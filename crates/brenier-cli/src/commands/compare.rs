@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use brenier::Error;
+use brenier::check::probability;
 use brenier::data::{ReadOptions, Selection, Table};
 use brenier::diagnose::{C2stSettings, CompareSettings, Comparison, Sample, compare_until};
 use brenier::report::{DOTS_PER_INCH, PairPlot, PictureFormat, PictureSize, write_picture};
@@ -285,11 +286,6 @@ fn table(
         format!("No difference found ({}, both tests taken together).\n", probability(p))
     });
     text
-}
-
-/// A p-value, none of them printed as zero.
-fn probability(p: f64) -> String {
-    if p < 0.001 { "p < 0.001".to_owned() } else { format!("p = {p:.3}") }
 }
 
 /// Six significant digits, in powers of ten only where that is shorter.

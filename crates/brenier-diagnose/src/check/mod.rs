@@ -27,6 +27,7 @@ mod likelihood;
 mod pairs;
 mod predictive;
 mod verdict;
+mod words;
 
 use crate::EventKind;
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,7 @@ pub use learning::{Advice, Gap, GapSource, Learning, OtherFit};
 pub use likelihood::{Likelihood, Scored};
 pub use predictive::{Predictive, PredictiveOutput, PredictiveRow};
 pub use verdict::{Finding, Severity, Topic, Trust, Verdict, quantity_name, thresholds};
+pub use words::{capital, probability};
 
 use crate::data::Table;
 use crate::diagnose::Calibration;
