@@ -263,7 +263,8 @@ impl Drop for Program {
     }
 }
 
-/// The words of a command line; quotes and backslashes work as in a shell, nothing else does.
+/// The words of a command line; quotes and backslashes work as in a shell, nothing else does. Not those of the crate `shell-words`,
+/// for which a backslash in a path of Windows is an escape, a word with `#` in front a comment, and a last backslash no mistake.
 fn split_words(command: &str) -> Result<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
