@@ -143,6 +143,7 @@ impl Missing {
 
 /// The mark between the integer part and the fraction of numbers in text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Decimal {
     /// As in 1.5.
     #[default]

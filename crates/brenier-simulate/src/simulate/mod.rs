@@ -50,6 +50,7 @@ use crate::{Error, Result};
 
 /// How one simulation ended.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Attempt {
     /// The outputs are there.
     Done,
