@@ -477,3 +477,18 @@ fn at_row(error: Error, row: usize) -> Error {
         other => other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_a_block_name_the_row_of_the_call() {
+        let text = |problem: &str| in_block(Error::Numerical(problem.to_owned()), 100).to_string();
+        assert!(text("row 7: far outside").ends_with("row 107: far outside"));
+        assert!(text("row x: odd").ends_with("row x: odd") && text("rows: odd").ends_with("rows: odd"));
+        assert!(
+            matches!(in_block(Error::Stopped("row 1: ended".into()), 9), Error::Stopped(text) if text == "row 1: ended")
+        );
+    }
+}

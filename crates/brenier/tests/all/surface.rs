@@ -196,20 +196,12 @@ fn densities_of_many_rows_are_those_of_few() {
             table.iter().map(|row| row[2]).collect(),
         );
         let few = posterior.log_density_gradient(&x, &y).unwrap();
-        let many = posterior.log_density_gradient(&x.repeat(80), &y.repeat(80)).unwrap();
+        let many = posterior.log_density_gradient(&x.repeat(66), &y.repeat(66)).unwrap();
         assert_eq!(many.0[..500], few.0, "{method:?}");
-        assert_eq!(many.0[39_500..], few.0, "{method:?}");
-        assert_eq!(many.1[79_000..], few.1, "{method:?}");
-        let densities = posterior.log_density(&x.repeat(80), &y.repeat(80)).unwrap();
-        assert_eq!(densities.user[39_500..], posterior.log_density(&x, &y).unwrap().user, "{method:?}");
-        if method == Method::CotFlow {
-            let mut far = x.repeat(80);
-            far[2 * 35_000] = 1e300;
-            let text = posterior.log_density(&far, &y.repeat(80)).unwrap_err().to_string();
-            assert!(text.contains("row 35001: the trajectory"), "{text}");
-            let text = posterior.log_density_gradient(&far, &y.repeat(80)).unwrap_err().to_string();
-            assert!(text.contains("row 35001: the trajectory"), "{text}");
-        }
+        assert_eq!(many.0[32_500..], few.0, "{method:?}");
+        assert_eq!(many.1[65_000..], few.1, "{method:?}");
+        let densities = posterior.log_density(&x.repeat(66), &y.repeat(66)).unwrap();
+        assert_eq!(densities.user[32_500..], posterior.log_density(&x, &y).unwrap().user, "{method:?}");
     }
 }
 
