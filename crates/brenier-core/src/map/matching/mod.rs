@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use super::batch::{
     Contexts, EVALUATION_ROWS, check_batch, check_observations, check_outputs, check_parameters, laid_out,
 };
-use super::ode::{self, Flow, Journey, broken_trajectory, check_steps};
+use super::ode::{Flow, Journey, broken_trajectory, check_steps, journeys};
 use super::{ConditionalMap, reference_density};
 use crate::Result;
 use crate::kernel::{Accum, MatRef, Real, columns, columns_mut, product};
@@ -104,24 +104,7 @@ impl<T: Real> MatchingMap<T> {
         Ok(stage.field)
     }
 
-    /// x carried to every row z, `observation` telling which row of `given` belongs to it, in `steps` steps.
-    ///
-    /// What y alone decides is computed once per observation.
-    pub fn draw(&self, z: &[T], given: &[T], observation: &[u32], steps: usize) -> Result<Vec<T>> {
-        ode::arrived(self.carry(z, given, observation, Journey::to_data(steps))?, self.layout.shape.target)
-    }
-
-    /// ‖z − z(x)‖∞ of every row: what the way back from x misses z by, in `steps` steps and in the map's precision.
-    pub fn residuals(
-        &self,
-        x: &[T],
-        z: &[T],
-        given: &[T],
-        observation: &[u32],
-        steps: usize,
-    ) -> Result<Vec<f64>> {
-        ode::residuals(self, x, z, given, observation, steps)
-    }
+    journeys!();
 
     /// log π(x | y) of every row x in `steps` steps, `observation` telling which row of `given` belongs to it.
     pub fn log_density_at(
