@@ -10,7 +10,6 @@ use crate::{Error, Result};
 
 /// What a column in memory holds.
 #[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
 pub enum Content {
     /// Numbers; NaN where one is missing.
     #[default]
