@@ -1,1 +1,1 @@
-//! The unit tests of most crates: see Cargo.toml. There is nothing here but them.
+//! The unit tests of all crates: see Cargo.toml. There is nothing here but them.

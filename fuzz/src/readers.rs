@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use brenier::data::{
-    ColumnChoice, Format, Missing, Output, ReadOptions, Selection, Table, read, read_categories,
-    resolve_pair, write,
+    ColumnChoice, Format, Missing, ReadOptions, Selection, Table, read, read_categories, resolve_pair, write,
 };
 use brenier::map::SampleSettings;
 use brenier::simulate::{Prior, Streams, protocol};
@@ -53,7 +52,7 @@ fn again(path: &Path, table: &Table) {
         return;
     }
     let path = path.with_extension("again.csv");
-    write(&Output::Path(path.clone()), table).expect("a folder in memory takes a small table");
+    write(&path, table).expect("a folder in memory takes a small table");
     let back = read(&path, &ReadOptions::default(), |names| Ok((0..names.len()).collect()));
     let back = back.expect("what was written is read").table;
     assert_eq!(back.names(), table.names());
@@ -202,7 +201,7 @@ fn use_model(model: &Posterior) {
         assert_eq!(draws.values.len(), 2 * n);
     }
     let _ = model.mode(&given, 1, 0, &ModeSettings::default());
-    let _ = serde_json::to_string(model.header());
+    let _ = serde_json::to_string(model.info());
 }
 
 /// A prior file, drawn from and evaluated.

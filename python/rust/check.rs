@@ -6,8 +6,7 @@ use std::sync::{Arc, PoisonError};
 use brenier::check::{Against, Check, CheckSettings, Predictive, check, quantity_name};
 use brenier::data::{Missing, Table};
 use brenier::diagnose::{
-    CalibrationSettings, CompareSettings, PairDraws, Pairs, Sample, calibrate as calibrate_pairs,
-    compare_until,
+    CalibrationSettings, CompareSettings, PairDraws, Pairs, Sample, calibrate_until, compare_until,
 };
 use brenier::map::SampleSettings;
 use brenier::report::{ObservationView, PictureSize, ReportPage, rank_histogram};
@@ -199,10 +198,10 @@ pub(crate) fn calibrate(
     let settings: CalibrationSettings = parse(settings)?;
     let (n, m) = (truth.as_array().ncols(), given.as_array().ncols());
     let (truth, draws, given) = (rows_of(&truth), rows_of(&draws), rows_of(&given));
-    let found = compute(py, || -> brenier::Result<_> {
+    let found = compute_until(py, |stop| -> brenier::Result<_> {
         let pairs = Pairs::new(&truth, n, &given, m)?;
         let each = settings.draws * n;
-        let found = calibrate_pairs(&pairs, &settings, |range| {
+        let found = calibrate_until(&pairs, &settings, stop, |range| {
             let own = draws.get(range.start * each..range.end * each).ok_or_else(|| Error::Shape {
                 what: "draws",
                 expected: format!("{} for each of {} pairs", settings.draws, pairs.count()),

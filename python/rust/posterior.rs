@@ -63,7 +63,7 @@ impl PyPosterior {
 
     /// The header document, as JSON.
     fn header(&self) -> String {
-        serde_json::to_string(self.0.header()).unwrap_or_default()
+        serde_json::to_string(self.0.info()).unwrap_or_default()
     }
 
     #[getter]
@@ -188,7 +188,7 @@ impl PyPosterior {
         given: PyReadonlyArray2<'py, f64>,
     ) -> PyResult<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)> {
         let (target, given) = (rows_of(&target), rows_of(&given));
-        let found = compute(py, || self.0.log_density(&target, &given))?.or_raise()?;
+        let found = compute_until(py, |stop| self.0.log_density_until(&target, &given, stop))?.or_raise()?;
         Ok((PyArray1::from_vec(py, found.user), PyArray1::from_vec(py, found.standardised)))
     }
 
@@ -200,7 +200,8 @@ impl PyPosterior {
         given: PyReadonlyArray2<'py, f64>,
     ) -> PyResult<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray2<f64>>)> {
         let (target, given) = (rows_of(&target), rows_of(&given));
-        let (density, gradient) = compute(py, || self.0.log_density_gradient(&target, &given))?.or_raise()?;
+        let (density, gradient) =
+            compute_until(py, |stop| self.0.log_density_gradient_until(&target, &given, stop))?.or_raise()?;
         Ok((PyArray1::from_vec(py, density), matrix(py, gradient, self.0.target_names().len())?))
     }
 
@@ -212,7 +213,8 @@ impl PyPosterior {
         given: PyReadonlyArray2<'py, f64>,
     ) -> PyResult<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)> {
         let (target, given) = (rows_of(&target), rows_of(&given));
-        let found = compute(py, || self.0.log_density_joint(&target, &given))?.or_raise()?;
+        let found =
+            compute_until(py, |stop| self.0.log_density_joint_until(&target, &given, stop))?.or_raise()?;
         Ok((PyArray1::from_vec(py, found.conditional.user), PyArray1::from_vec(py, found.marginal.user)))
     }
 

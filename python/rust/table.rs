@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use brenier::data::{
-    self, ColumnChoice, Content, Encoding, Missing, Output, Pick, Read, ReadOptions, Selection, Split, Table,
+    self, ColumnChoice, Content, Encoding, Missing, Pick, Read, ReadOptions, Selection, Split, Table,
 };
 use brenier::train::TrainEvent;
 use brenier::{Error, FitSettings, Posterior, Result, Run};
@@ -112,7 +112,7 @@ impl PyTable {
 
     /// Writes the table in the format of the name's ending.
     fn write(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        py.detach(|| data::write(&Output::Path(path), &self.table)).or_raise()
+        py.detach(|| data::write(&path, &self.table)).or_raise()
     }
 }
 

@@ -4,16 +4,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use brenier::simulate::{
-    Prior, PriorBlock, Program, ProgramControl, ProgramSettings, Simulator, SimulatorOptions, WithPrior,
-    built_in, built_in_with,
+    Prior, PriorBlock, Program, ProgramSettings, Simulator, SimulatorOptions, WithPrior, built_in,
+    built_in_with,
 };
-use brenier::{Error, StopToken};
+use brenier::{Error, Run, StopToken};
 
 use crate::check_args::SimulatorArguments;
 use crate::failure::Failure;
 use crate::files::{OLD, beside};
 use crate::model_args::ModelArguments;
 use crate::output;
+use crate::screen::Screen;
 
 /// A built-in model or a program, whose restarts can be told.
 pub(crate) enum Model {
@@ -39,6 +40,7 @@ impl Model {
                 timeout: time("--timeout", flags.timeout)?,
                 start_timeout: time("--start-timeout", flags.start_timeout)?,
                 retries: flags.retries,
+                ..ProgramSettings::default()
             };
             return Self::program(settings, read_prior(prior)?, stop);
         }
@@ -75,7 +77,7 @@ impl Model {
                 command: command.clone(),
                 timeout: time("--timeout", flags.timeout)?,
                 start_timeout: time("--start-timeout", flags.start_timeout)?,
-                retries: 2,
+                ..ProgramSettings::default()
             };
             return Self::program(settings, prior, stop).map(Some);
         }
@@ -84,9 +86,9 @@ impl Model {
 
     /// A program that is started, and whose silence the user hears of.
     fn program(settings: ProgramSettings, prior: Prior, stop: &StopToken) -> Result<Self, Failure> {
-        let (stop, notice) = (Some(stop.clone()), Box::new(output::warning));
-        let control = ProgramControl { stop, notice, ..ProgramControl::default() };
-        Ok(Self::Program(Box::new(Program::start(settings, prior, control)?)))
+        let mut screen = Screen::new();
+        let run = Run::observed(&mut screen).stop(stop);
+        Ok(Self::Program(Box::new(Program::start(settings, prior, run)?)))
     }
 
     pub(crate) fn simulator(&self) -> &dyn Simulator {

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use brenier::data::{self, ColumnChoice, Encoding, Format, Pick, ReadOptions, Selection, Table, short_name};
+use brenier::data::{ColumnChoice, Encoding, Format, Pick, ReadOptions, Selection, Table, short_name};
 use brenier::{At, Distance, Error, Posterior};
 
 use crate::failure::Failure;
-use crate::output;
 use crate::posterior_args::ObservationArguments;
+use crate::{output, tables};
 
 /// Rows of given values in the model's order.
 pub(crate) struct Observations {
@@ -197,7 +197,7 @@ pub(crate) fn columns(
     let nameless = nameless(path, options);
     let mut in_order = false;
     let raw = encoding.raw_names(names);
-    let read = data::read_categories(path, options, |have| {
+    let read = tables::read(path, options, |have| {
         let place = |name: &String| have.iter().position(|own| own == name);
         let mut choice = ColumnChoice::default();
         for (position, name) in raw.iter().enumerate() {

@@ -6,10 +6,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use brenier::Error;
-use brenier::data::{Output, write_bytes};
+use brenier::data::write_bytes;
 
 use crate::failure::Failure;
 use crate::flags::with_flags;
+use crate::tables::Output;
 
 /// Whether `--quiet` was given.
 static QUIET: AtomicBool = AtomicBool::new(false);

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use brenier::data::Table;
 use brenier::statistics::Estimate;
-use brenier::{LogDensities, Posterior};
+use brenier::{LogDensities, Posterior, StopToken};
 
 use crate::failure::Failure;
 
@@ -16,8 +16,8 @@ pub(crate) struct Scores {
     factors: Option<[LogDensities; 2]>,
 }
 
-/// Log densities of a table whose columns are the model's target and given columns.
-pub(crate) fn score(model: &Posterior, table: &Table) -> Result<Scores, Failure> {
+/// Log densities of a table whose columns are the model's target and given columns, unless `stop` ends them.
+pub(crate) fn score(model: &Posterior, table: &Table, stop: &StopToken) -> Result<Scores, Failure> {
     let n = model.target_names().len();
     let side = |from: usize, to: usize| -> Vec<f64> {
         table.iter().flat_map(|row| &row[from..to]).copied().collect()
@@ -26,9 +26,9 @@ pub(crate) fn score(model: &Posterior, table: &Table) -> Result<Scores, Failure>
     // A value outside a support is a mistake of the table, which its row should be named for.
     model.check_target(&target)?;
     if model.marginal().is_none() {
-        return Ok(Scores { whole: model.log_density(&target, &given)?, factors: None });
+        return Ok(Scores { whole: model.log_density_until(&target, &given, stop)?, factors: None });
     }
-    let densities = model.log_density_joint(&target, &given)?;
+    let densities = model.log_density_joint_until(&target, &given, stop)?;
     Ok(Scores { whole: densities.joint(), factors: Some([densities.conditional, densities.marginal]) })
 }
 

@@ -3,14 +3,14 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use brenier::data::{Output, Table, write, write_bytes};
+use brenier::data::{Table, write_bytes};
 use brenier::statistics::{DrawSummary, HPD_MASS, LEVELS};
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::output;
 use crate::posterior_args::SampleArguments;
-use crate::tables::free_name;
+use crate::tables::{self, Output, free_name};
 
 /// Observations that the text shows.
 const SHOWN: usize = 20;
@@ -78,7 +78,7 @@ impl<'a> Destinations<'a> {
         seed: u64,
     ) -> Result<(), Failure> {
         if let Some(table) = &self.table {
-            write(table, &wide(names, summaries)?)?;
+            tables::write(table, &wide(names, summaries)?)?;
         }
         let printed = self.json == Some(Path::new("-"));
         if let Some(path) = self.json {

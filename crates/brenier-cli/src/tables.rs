@@ -1,13 +1,55 @@
-//! Tables as several commands read them: chosen columns, with weights or as the settings of a fit select them.
+//! Tables of the command line, where `-` is standard input or standard output, as several commands read them: chosen columns, with
+//! weights or as the settings of a fit select them.
 
-use std::path::Path;
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
 
-use brenier::data::{self, ColumnChoice, Encoding, Pick, ReadOptions, Selection, Table};
+use brenier::data::{self, ColumnChoice, Encoding, Format, Pick, Read, ReadOptions, Selection, Table};
 use brenier::diagnose::Sample;
 use brenier::{Error, FitSettings};
 
 use crate::failure::Failure;
 use crate::{observations, output};
+
+/// Where a table goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// A file, in the format of its extension; it appears complete or not at all.
+    Path(PathBuf),
+    /// Standard output, as comma-separated text.
+    Stdout,
+}
+
+/// As [`data::read_categories`]; the path `-` is standard input.
+pub(crate) fn read<C: Into<ColumnChoice>>(
+    path: &Path,
+    options: &ReadOptions,
+    choose: impl FnOnce(&[String]) -> Result<C, Error>,
+) -> Result<Read, Error> {
+    match path == Path::new("-") {
+        true => data::read_from(Path::new("standard input"), io::stdin(), options, choose),
+        false => data::read_categories(path, options, |names| Ok(choose(names)?.into())),
+    }
+}
+
+/// All columns of a table.
+pub(crate) fn read_all(path: &Path) -> Result<Table, Error> {
+    let everything = |names: &[String]| Ok((0..names.len()).collect::<Vec<_>>());
+    Ok(read(path, &ReadOptions::default(), everything)?.table)
+}
+
+/// Writes a table; a closed pipe on standard output is an [`Error::Io`] whose source is of kind
+/// [`BrokenPipe`](io::ErrorKind::BrokenPipe).
+pub(crate) fn write(target: &Output, table: &Table) -> Result<(), Error> {
+    match target {
+        Output::Path(path) => data::write(path, table),
+        Output::Stdout => {
+            let writer = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+            data::write_to(writer, Format::Text, table)
+                .map_err(|source| Error::io(Path::new("standard output"), "write the table", source))
+        }
+    }
+}
 
 /// Columns of a table, row by row, and the weights if there are any.
 pub(crate) struct Loaded {
@@ -36,7 +78,7 @@ pub(crate) fn load(
     choose: impl FnOnce(&[String]) -> Result<Vec<String>, Error>,
 ) -> Result<Loaded, Error> {
     let mut chosen = Vec::new();
-    let read = data::read(path, options, |names| {
+    let found = read::<Vec<usize>>(path, options, |names| {
         chosen = choose(names)?;
         if let Some(weight) = weight.filter(|weight| chosen.iter().any(|name| name == weight)) {
             return Err(Error::Columns(format!(
@@ -46,20 +88,20 @@ pub(crate) fn load(
         let wanted = chosen.iter().map(String::as_str).chain(weight);
         wanted.map(|name| observations::place(path, name, names)).collect()
     })?;
-    output::noticed(path, &read);
+    output::noticed(path, &found);
     let Some(_) = weight else {
-        return Ok(Loaded { names: chosen, values: read.table.into_values(), weights: None });
+        return Ok(Loaded { names: chosen, values: found.table.into_values(), weights: None });
     };
     let columns: Vec<usize> = (0..chosen.len()).collect();
-    let weights = read.table.iter().map(|row| row[chosen.len()]).collect();
-    let values = Table::select_columns(&read.table, &columns).into_values();
+    let weights = found.table.iter().map(|row| row[chosen.len()]).collect();
+    let values = Table::select_columns(&found.table, &columns).into_values();
     Ok(Loaded { names: chosen, values, weights: Some(weights) })
 }
 
 /// The names of a table's columns; its rows are not read.
 pub(crate) fn column_names(path: &Path, options: &ReadOptions) -> Result<Vec<String>, Error> {
     let mut found = None;
-    let answer = data::read(path, options, |names| {
+    let answer = read::<Vec<usize>>(path, options, |names| {
         found = Some(names.to_vec());
         Err(Error::Columns("only the names are wanted".to_owned()))
     });
@@ -78,7 +120,7 @@ pub(crate) fn selected(
     settings: &mut FitSettings,
 ) -> Result<(Table, Encoding), Failure> {
     let mut columns = None;
-    let read = data::read_categories(path, options, |names| {
+    let found = read(path, options, |names| {
         let (target, given) = settings.columns(names)?;
         let categorical = match &settings.categorical {
             Some(columns) => columns.resolve(names)?,
@@ -104,9 +146,9 @@ pub(crate) fn selected(
         Error::Columns(problem) => Error::table(path, problem),
         other => other,
     })?;
-    output::noticed(path, &read);
-    let encoding = Encoding::learn(&read)?;
-    let table = encoding.encode(path, read)?;
+    output::noticed(path, &found);
+    let encoding = Encoding::learn(&found)?;
+    let table = encoding.encode(path, found)?;
     let (named, target, categorical) = columns.unwrap_or_default();
     *settings = named;
     let pick = |names: &[String]| Selection::Columns(names.iter().cloned().map(Pick::Name).collect());

@@ -100,7 +100,7 @@ impl Prepared {
         run.tell(block(2, &self.own.target_names))?;
         let mut fitted = self.own.fit(&settings, other, run)?;
         fitted.warnings.splice(0..0, marginal.warnings);
-        let ended = |posterior: &Posterior| !posterior.header().training.stop.is_resumable();
+        let ended = |posterior: &Posterior| !posterior.info().training.stop.is_resumable();
         if ended(&marginal.posterior) && ended(&fitted.posterior) {
             // Nothing is left to resume.
             if let Some(path) = kept {
@@ -230,7 +230,7 @@ impl Block {
             members: if members.len() > 1 { members } else { Vec::new() },
             seed: settings.seed,
             data_sha256: self.data_sha256.clone(),
-            support: self.support.clone(),
+            outlier: self.support.clone(),
             baseline: baseline.as_ref().map(|(baseline, _)| baseline.clone()),
             encoding: Encoding::default(),
             choice,

@@ -56,6 +56,7 @@ pub struct Tensor {
 
 /// The values of a [`Tensor`], in the precision in which they are stored.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum TensorValues {
     /// Single precision, as networks are trained in.
     F32(Vec<f32>),

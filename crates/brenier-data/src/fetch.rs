@@ -11,7 +11,7 @@ use serde::Serialize;
 use ureq::http::StatusCode;
 use ureq::http::header::{ACCEPT_ENCODING, CONTENT_RANGE, RANGE};
 
-use super::format::{Output, ReadOptions, write};
+use super::format::{ReadOptions, write};
 use super::{Table, UciSet, csv};
 use crate::{Error, EventKind, Result, Run};
 
@@ -105,7 +105,7 @@ pub fn fetch_uci(set: &UciSet, folder: &Path, settings: &FetchSettings, mut run:
         let fetched = Source { agent: &agent, address: &address, part: &part, settings }.fetch(set, &mut run);
         match fetched {
             Ok(table) => {
-                write(&Output::Path(path), &table)?;
+                write(&path, &table)?;
                 let _ = fs::remove_file(part);
                 return Ok(Fetched::Downloaded);
             }

@@ -1,7 +1,7 @@
 //! Which format a file has, what to do with missing cells, and the way from a file to a table and back.
 
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, Cursor, Write};
+use std::path::Path;
 use std::str::FromStr;
 
 use flate2::write::GzEncoder;
@@ -143,6 +143,7 @@ impl Missing {
 
 /// The mark between the integer part and the fraction of numbers in text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Decimal {
     /// As in 1.5.
     #[default]
@@ -189,7 +190,7 @@ impl From<Vec<usize>> for ColumnChoice {
 }
 
 /// Reads a table. `choose` is shown the names of all columns and returns the positions of those to load; only
-/// these are parsed and held, row by row in one buffer. The path `-` is standard input.
+/// these are parsed and held, row by row in one buffer.
 ///
 /// The format is that of `options`, or that of the file's extension; without an extension, as for a pipe, the first
 /// bytes decide. Files compressed with gzip or zstd are decompressed on the way.
@@ -207,7 +208,39 @@ pub fn read_categories(
     options: &ReadOptions,
     choose: impl FnOnce(&[String]) -> Result<ColumnChoice>,
 ) -> Result<Read> {
-    let source = Source::open(path, options.format)?;
+    read_source(Source::open(path, options.format)?, options, choose)
+}
+
+/// As [`read()`], from bytes that errors call `name`, such as a socket or standard input. Without a format in `options` the
+/// first bytes decide; they are decompressed if need be. `choose` returns positions, or a [`ColumnChoice`].
+///
+/// Formats that are not read from their beginning to their end go through a temporary file.
+///
+/// ```
+/// use brenier_data::{ReadOptions, read_from};
+///
+/// # fn main() -> brenier_data::Result<()> {
+/// let text = "a,b\n1,2\n".as_bytes();
+/// let table = read_from("numbers".as_ref(), text, &ReadOptions::default(), |_| Ok(vec![1]))?.table;
+/// assert_eq!(table.values(), [2.0]);
+/// # Ok(())
+/// # }
+/// ```
+pub fn read_from<C: Into<ColumnChoice>>(
+    name: &Path,
+    input: impl io::Read + 'static,
+    options: &ReadOptions,
+    choose: impl FnOnce(&[String]) -> Result<C>,
+) -> Result<Read> {
+    let source = Source::stream(name.to_owned(), Box::new(input), options.format, false)?;
+    read_source(source, options, |names| Ok(choose(names)?.into()))
+}
+
+fn read_source(
+    source: Source,
+    options: &ReadOptions,
+    choose: impl FnOnce(&[String]) -> Result<ColumnChoice>,
+) -> Result<Read> {
     let path = &source.path.clone();
     match source.format {
         Format::Text | Format::Tsv => {
@@ -230,52 +263,55 @@ pub fn read_categories(
     }
 }
 
-/// Where a table goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// A file, in the format of its extension; it appears complete or not at all.
-    Path(PathBuf),
-    /// Standard output, as comma-separated text.
-    Stdout,
-}
-
-/// Writes a table. Text holds the shortest decimals that read back as the same numbers; a closed pipe on standard
-/// output is an [`Error::Io`] whose source is of kind [`BrokenPipe`](io::ErrorKind::BrokenPipe).
+/// Writes a table to a file in the format of its extension; it appears complete or not at all. Text holds the shortest
+/// decimals that read back as the same numbers.
 ///
 /// Text cannot hold a table whose names all look like numbers: its header would be read back as a row.
-pub fn write(target: &Output, table: &Table) -> Result<()> {
-    match target {
-        Output::Stdout => {
-            let mut writer = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-            csv::write(&mut writer, b',', table)
-                .and_then(|()| writer.flush())
-                .map_err(|source| Error::io(Path::new("standard output"), "write the table", source))
+pub fn write(path: &Path, table: &Table) -> Result<()> {
+    let format = Format::of(path)?;
+    let (_, compression) = Format::by_name(path)?;
+    let name = if compression.is_some() { path.with_extension("") } else { path.to_owned() };
+    let comma = name.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
+    let mark = if comma { b',' } else { b'\t' };
+    atomic_write(path, |writer| match (format, compression) {
+        (Format::Text | Format::Tsv, None) => csv::write(writer, mark, table),
+        (Format::Text | Format::Tsv, Some(Compression::Gzip)) => {
+            let mut encoder = GzEncoder::new(writer, flate2::Compression::default());
+            csv::write(&mut encoder, mark, table)?;
+            encoder.finish().map(|_| ())
         }
-        Output::Path(path) => {
-            let format = Format::of(path)?;
-            let (_, compression) = Format::by_name(path)?;
-            let name = if compression.is_some() { path.with_extension("") } else { path.clone() };
-            let comma = name.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
-            let mark = if comma { b',' } else { b'\t' };
-            atomic_write(path, |writer| match (format, compression) {
-                (Format::Text | Format::Tsv, None) => csv::write(writer, mark, table),
-                (Format::Text | Format::Tsv, Some(Compression::Gzip)) => {
-                    let mut encoder = GzEncoder::new(writer, flate2::Compression::default());
-                    csv::write(&mut encoder, mark, table)?;
-                    encoder.finish().map(|_| ())
-                }
-                (Format::Text | Format::Tsv, Some(Compression::Zstd)) => {
-                    let mut encoder = zstd::stream::write::Encoder::new(writer, 3)?;
-                    csv::write(&mut encoder, mark, table)?;
-                    encoder.finish().map(|_| ())
-                }
-                (Format::Parquet, _) => parquet::write(writer, table),
-                (Format::Arrow, _) => arrow::write(writer, table),
-                (Format::Npy, _) => npy::write_npy(writer, table),
-                (Format::Npz, _) => npy::write_npz(writer, table),
-            })
+        (Format::Text | Format::Tsv, Some(Compression::Zstd)) => {
+            let mut encoder = zstd::stream::write::Encoder::new(writer, 3)?;
+            csv::write(&mut encoder, mark, table)?;
+            encoder.finish().map(|_| ())
+        }
+        (Format::Parquet, _) => parquet::write(writer, table),
+        (Format::Arrow, _) => arrow::write(writer, table),
+        (Format::Npy, _) => npy::write_npy(writer, table),
+        (Format::Npz, _) => npy::write_npz(writer, table),
+    })
+}
+
+/// Writes a table to any writer, in small pieces: give it a buffer. [`Format::Text`] has commas here. Parquet and `.npz` are put
+/// together in memory first.
+pub fn write_to(mut writer: impl Write, format: Format, table: &Table) -> io::Result<()> {
+    match format {
+        Format::Text => csv::write(&mut writer, b',', table)?,
+        Format::Tsv => csv::write(&mut writer, b'\t', table)?,
+        Format::Arrow => arrow::write(&mut writer, table)?,
+        Format::Npy => npy::write_npy(&mut writer, table)?,
+        Format::Parquet => {
+            let mut bytes = Vec::new();
+            parquet::write(&mut bytes, table)?;
+            writer.write_all(&bytes)?;
+        }
+        Format::Npz => {
+            let mut bytes = Cursor::new(Vec::new());
+            npy::write_npz(&mut bytes, table)?;
+            writer.write_all(bytes.get_ref())?;
         }
     }
+    writer.flush()
 }
 
 #[cfg(test)]
@@ -316,7 +352,7 @@ mod tests {
             "t.txt.gz",
         ] {
             let path = folder.path().join(file);
-            write(&Output::Path(path.clone()), &table).unwrap();
+            write(&path, &table).unwrap();
             let back = read(&path, &ReadOptions::default(), all).unwrap();
             let bits = |table: &Table| table.values().iter().map(|value| value.to_bits()).collect::<Vec<_>>();
             assert_eq!(bits(&back.table), bits(&table), "{file}");
@@ -332,12 +368,33 @@ mod tests {
     }
 
     #[test]
+    fn streams_hold_every_format() {
+        let folder = tempfile::tempdir().unwrap();
+        let table = table(&["a", "b"], &[1.0, -0.0, 0.1, 1e300]);
+        for name in Format::NAMES {
+            let format: Format = name.parse().unwrap();
+            let mut bytes = Vec::new();
+            write_to(&mut bytes, format, &table).unwrap();
+            let path = folder.path().join(format!("t.{name}"));
+            write(&path, &table).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), bytes, "{name}");
+            let options = ReadOptions::default();
+            let back = read_from("stream".as_ref(), Cursor::new(bytes), &options, |_| Ok(vec![1])).unwrap();
+            assert_eq!(back.table.values(), [-0.0, 1e300], "{name}");
+        }
+        let empty = read_from("stream".as_ref(), io::empty(), &ReadOptions::default(), all);
+        assert_eq!(text(empty), "stream: the file is empty");
+        // `-` is a file like any other: only the command gives it a meaning.
+        assert!(text(read("-".as_ref(), &ReadOptions::default(), all)).contains("-: cannot open the table"));
+    }
+
+    #[test]
     fn missing_values_are_refused_or_dropped_in_every_format() {
         let folder = tempfile::tempdir().unwrap();
         let holes = [1.0, 2.0, f64::NAN, 3.0, 4.0, 5.0, 6.0, f64::INFINITY, 7.0, 8.0];
         for file in ["t.csv", "t.parquet", "t.npz", "t.npy", "t.arrow", "t.csv.gz"] {
             let path = folder.path().join(file);
-            write(&Output::Path(path.clone()), &table(&["c1", "c2"], &holes)).unwrap();
+            write(&path, &table(&["c1", "c2"], &holes)).unwrap();
             let error = text(read(&path, &ReadOptions::default(), all));
             assert!(error.contains("row 2") && error.contains("column \"c1\""), "{error}");
             assert!(error.contains("remove the row") && !error.contains("`drop_missing`"), "{error}");
@@ -353,7 +410,7 @@ mod tests {
             assert_eq!(read(&path, &sentinel, all).unwrap().table.values(), [1.0, 2.0, 7.0, 8.0]);
             // A hole in a column that is not chosen does not matter.
             assert_eq!(read(&path, &options, |_| Ok(vec![0])).unwrap().table.rows(), 4);
-            write(&Output::Path(path.clone()), &table(&["c1"], &[f64::NAN; 2])).unwrap();
+            write(&path, &table(&["c1"], &[f64::NAN; 2])).unwrap();
             assert!(text(read(&path, &options, all)).contains("all 2 rows have missing values"));
         }
     }
@@ -367,10 +424,8 @@ mod tests {
         assert!(error.contains("unknown table format \".xlsx\": use .csv, .tsv"), "{error}");
         let options = ReadOptions { format: Some(Format::Text), ..Default::default() };
         assert_eq!(read(&path, &options, all).unwrap().table.values(), [1.0, 2.0]);
-        assert!(
-            write(&Output::Path(path), &table(&["a"], &[1.0])).unwrap_err().to_string().contains(".xlsx")
-        );
-        let write = |name: &str| write(&Output::Path(folder.path().join(name)), &table(&["a"], &[1.0]));
+        assert!(write(&path, &table(&["a"], &[1.0])).unwrap_err().to_string().contains(".xlsx"));
+        let write = |name: &str| write(&folder.path().join(name), &table(&["a"], &[1.0]));
         assert!(write("table").unwrap_err().to_string().contains("needs an extension"));
         assert!(write("t.parquet.gz").unwrap_err().to_string().contains("only text is written with .gz"));
     }
@@ -394,7 +449,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for extension in ["csv", "parquet", "npy", "npz", "arrow", "csv.zst"] {
             let path = folder.path().join(format!("t.{extension}"));
-            write(&Output::Path(path.clone()), &table(&["a", "b"], &[])).unwrap();
+            write(&path, &table(&["a", "b"], &[])).unwrap();
             assert!(text(read(&path, &ReadOptions::default(), all)).ends_with("the table has no rows"));
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! A [`Table`] is read with [`read`], which learns the column names first, asks its caller which columns are
 //! wanted, and then parses and holds only those. Delimited text, Parquet, Arrow, `.npy` and `.npz` are understood, each
-//! in its own file; [`write()`] produces the same formats. Text may be compressed with gzip or zstd. A [`Selection`] such as `a,b,y1..y9` names columns
+//! in its own file; [`write()`] produces the same formats. [`read_from`] and [`write_to`] do the same with any stream. Text may be compressed with gzip or zstd. A [`Selection`] such as `a,b,y1..y9` names columns
 //! the way a user types them, and a [`Split`] splits rows into training, validation and test parts. [`uci_sets`] are
 //! the public tables on which maps are compared; with the feature `fetch` they can be downloaded.
 //!
@@ -72,7 +72,9 @@ pub use error::{Error, Result};
 #[cfg(feature = "fetch")]
 pub use fetch::{FetchEvent, FetchSettings, Fetched, fetch_uci};
 #[cfg(feature = "files")]
-pub use format::{ColumnChoice, Decimal, Format, Missing, Output, ReadOptions, read, read_categories, write};
+pub use format::{
+    ColumnChoice, Decimal, Format, Missing, ReadOptions, read, read_categories, read_from, write, write_to,
+};
 pub use log::{Log, LogFormat, LogReader};
 #[cfg(feature = "files")]
 pub use memory::{Content, take_categories};

@@ -33,6 +33,7 @@ pub enum Selection {
 
 /// One entry of a [`Selection`]; positions start at 1, or at −1 from the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Pick {
     /// A column by name.
     Name(String),

@@ -1,4 +1,4 @@
-//! Opening the bytes of a table: a file, a pipe or standard input, decompressed, with its format found out.
+//! Opening the bytes of a table: a file, a pipe or any reader, decompressed, with its format found out.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -36,11 +36,8 @@ enum Input {
 }
 
 impl Source {
-    /// Opens `path` (`-` is standard input) and finds out its format, unless that is given.
+    /// Opens `path` and finds out its format, unless that is given.
     pub(super) fn open(path: &Path, format: Option<Format>) -> Result<Self> {
-        if path == Path::new("-") {
-            return Self::stream("standard input".into(), Box::new(io::stdin()), format, false);
-        }
         let failed = |source| Error::io(path, "open the table", source);
         let mut file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
@@ -68,7 +65,7 @@ impl Source {
     }
 
     /// A stream, decompressed; `guessed` says that the format, if any, is only what the file's name stands for.
-    fn stream(
+    pub(super) fn stream(
         path: PathBuf,
         mut input: Box<dyn io::Read>,
         format: Option<Format>,
@@ -246,7 +243,7 @@ impl<R: io::Read> io::Read for Bounded<R> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::{Output, Read, ReadOptions, Table, read, write};
+    use crate::{Read, ReadOptions, Table, read, write};
     use std::io::Write;
 
     fn all(names: &[String]) -> Result<Vec<usize>> {
@@ -279,7 +276,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for name in ["t.csv", "t.tsv", "t.parquet", "t.arrow", "t.npz", "t.npy", "t.csv.gz", "t.csv.zst"] {
             let path = folder.path().join(name);
-            write(&Output::Path(path.clone()), &table()).unwrap();
+            write(&path, &table()).unwrap();
             let bytes = std::fs::read(&path).unwrap();
             let values = |name: &str, bytes: &[u8]| {
                 let read = read_bytes(name, bytes, &ReadOptions::default());
@@ -296,7 +293,7 @@ mod tests {
     fn a_name_that_says_text_may_be_wrong_but_a_flag_is_obeyed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.parquet");
-        write(&Output::Path(path.clone()), &table()).unwrap();
+        write(&path, &table()).unwrap();
         let bytes = std::fs::read(&path).unwrap();
         let read = read_bytes("t.csv", &bytes, &ReadOptions::default()).unwrap();
         assert_eq!(read.table, table());
@@ -372,7 +369,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for name in ["t.csv", "t.parquet", "t.arrow", "t.npz", "t.npy", "t.csv.gz"] {
             let path = folder.path().join(name);
-            write(&Output::Path(path.clone()), &table()).unwrap();
+            write(&path, &table()).unwrap();
             let pipe = folder.path().join(format!("pipe-{}", name.replace('.', "-")));
             assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
             let feeder = std::thread::spawn({

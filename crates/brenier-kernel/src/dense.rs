@@ -1,10 +1,11 @@
-//! Dense algorithms in double precision: eigenvalues, singular values, factorisations of whole matrices.
+//! Dense algorithms, most in double precision: eigenvalues, singular values, factorisations of whole matrices.
 
 use faer::diag::Diag;
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_scratch};
 use faer::linalg::solvers::{DenseSolveCore, Llt, Solve};
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
+use faer::traits::RealField;
 use faer::{Mat, MatMut, MatRef, Par, Side};
 
 /// lhs · rhs.
@@ -14,12 +15,12 @@ pub fn multiply(lhs: MatRef<'_, f64>, rhs: MatRef<'_, f64>) -> Mat<f64> {
 
 /// Eigenvalues, smallest first, and eigenvectors of a symmetric matrix by its lower triangle, on one thread; `None` where
 /// they do not converge.
-pub fn symmetric_eigen(matrix: MatRef<'_, f64>) -> Option<(Vec<f64>, Mat<f64>)> {
+pub fn symmetric_eigen<T: RealField + Copy>(matrix: MatRef<'_, T>) -> Option<(Vec<T>, Mat<T>)> {
     let order = matrix.nrows();
-    let mut values = Diag::<f64>::zeros(order);
-    let mut vectors = Mat::<f64>::zeros(order, order);
+    let mut values = Diag::<T>::zeros(order);
+    let mut vectors = Mat::<T>::zeros(order, order);
     let scratch =
-        self_adjoint_evd_scratch::<f64>(order, ComputeEigenvectors::Yes, Par::Seq, Default::default());
+        self_adjoint_evd_scratch::<T>(order, ComputeEigenvectors::Yes, Par::Seq, Default::default());
     self_adjoint_evd(
         matrix,
         values.as_mut(),

@@ -1,8 +1,6 @@
 //! Eigenvectors of symmetric matrices with the largest eigenvalue first, and the signs that make them reproducible.
 
-use faer::diag::Diag;
-use faer::dyn_stack::{MemBuffer, MemStack};
-use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_scratch};
+use faer::traits::RealField;
 use faer::{Mat, MatRef, Par};
 
 use super::dense;
@@ -10,28 +8,16 @@ use super::dense;
 /// Eigenvalues, largest first, and the eigenvectors in the same order, from the lower triangle; `None` where they do not
 /// converge.
 pub fn symmetric_eigen(matrix: MatRef<'_, f64>) -> Option<(Vec<f64>, Mat<f64>)> {
-    let (mut values, vectors) = dense::symmetric_eigen(matrix)?;
-    values.reverse();
-    Some((values, vectors.as_ref().reverse_cols().to_owned()))
+    largest_first(matrix)
 }
 
 /// The same in single precision, for matrices of thousands of rows.
 pub fn symmetric_eigen_single(matrix: MatRef<'_, f32>) -> Option<(Vec<f32>, Mat<f32>)> {
-    let order = matrix.nrows();
-    let mut values = Diag::<f32>::zeros(order);
-    let mut vectors = Mat::<f32>::zeros(order, order);
-    let scratch =
-        self_adjoint_evd_scratch::<f32>(order, ComputeEigenvectors::Yes, Par::Seq, Default::default());
-    self_adjoint_evd(
-        matrix,
-        values.as_mut(),
-        Some(vectors.as_mut()),
-        Par::Seq,
-        MemStack::new(&mut MemBuffer::new(scratch)),
-        Default::default(),
-    )
-    .ok()?;
-    let mut values: Vec<f32> = values.column_vector().iter().copied().collect();
+    largest_first(matrix)
+}
+
+fn largest_first<T: RealField + Copy>(matrix: MatRef<'_, T>) -> Option<(Vec<T>, Mat<T>)> {
+    let (mut values, vectors) = dense::symmetric_eigen(matrix)?;
     values.reverse();
     Some((values, vectors.as_ref().reverse_cols().to_owned()))
 }

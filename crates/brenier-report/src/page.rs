@@ -3,7 +3,7 @@
 use super::html::{Html, Picture, Piece, Section, TextTable, escaped};
 use super::judged::{Interval, intervals, rank_histogram};
 use super::{Curve, CurvePlot, PALETTE, PairPlot, PictureSize};
-use crate::check::{Check, PredictiveRow, Severity, Trust, quantity_name};
+use crate::check::{Check, PredictiveRow, Severity, Trust, capital, probability, quantity_name};
 use crate::diagnose::{Calibration, Quantity, RankCheck};
 use crate::statistics::{ColumnSummary, Estimate};
 use crate::transform::Support;
@@ -298,13 +298,13 @@ impl<'a> ReportPage<'a> {
         let unconditional = self.model.given_names().is_empty();
         let label = if unconditional { "draws" } else { "posterior draws" };
         let mut plot = PairPlot::new(&names[..shown]).layer(label, draws);
-        for (j, support) in self.model.header().target_transform.supports().take(shown).enumerate() {
+        for (j, support) in self.model.info().target_transform.supports().take(shown).enumerate() {
             if let Support::Interval { low, high } | Support::LogInterval { low, high } = support {
                 plot = plot.support(j, low, high);
             }
         }
         // Positive parameters are read on logarithmic axes.
-        let supports = self.model.header().target_transform.supports().take(shown).enumerate();
+        let supports = self.model.info().target_transform.supports().take(shown).enumerate();
         let log: Vec<usize> = supports
             .filter(|(_, support)| matches!(support, Support::Log | Support::LogInterval { .. }))
             .map(|(j, _)| j)
@@ -354,7 +354,7 @@ impl<'a> ReportPage<'a> {
 
     /// On which scale the mode is the highest point, which it is not on others; nothing where there is but one.
     fn mode_scale(&self) -> String {
-        let supports = || self.model.header().target_transform.supports();
+        let supports = || self.model.info().target_transform.supports();
         let log = supports().any(|support| matches!(support, Support::Log));
         let bounded = supports().any(|s| matches!(s, Support::Interval { .. } | Support::LogInterval { .. }));
         let scales = [
@@ -510,14 +510,14 @@ impl<'a> ReportPage<'a> {
                 format!("{:.5} (grid: ±{})", normalisation.integral, figure(normalisation.resolution)),
             ));
         }
-        if let Some(support) = &self.check.support {
+        if let Some(outliers) = &self.check.outliers {
             rows.push(row(
                 "Outside the training data",
                 format!(
                     "{} of {} observations ({:.1} expected)",
-                    support.extreme,
-                    support.rows,
-                    support.expected * support.rows as f64
+                    outliers.extreme,
+                    outliers.rows,
+                    outliers.expected * outliers.rows as f64
                 ),
             ));
         }
@@ -598,7 +598,7 @@ impl<'a> ReportPage<'a> {
         }
         let text = |value: Option<String>| value.unwrap_or_default().trim().to_owned();
         blocks.push(Piece::Text("Settings of the fit, as a settings file:".to_owned()));
-        blocks.push(Piece::Code(text(toml::to_string(&self.model.header().settings).ok())));
+        blocks.push(Piece::Code(text(toml::to_string(&self.model.info().settings).ok())));
         blocks.push(Piece::Text("Settings of the check:".to_owned()));
         blocks.push(Piece::Code(text(toml::to_string(&self.check.settings).ok())));
         Section { title: "How to reproduce".to_owned(), blocks }
@@ -771,18 +771,9 @@ fn list(names: &[String]) -> String {
     format!("{}, … ({} in all)", names[..LISTED].join(", "), names.len())
 }
 
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
-}
-
 /// A p-value in a column of them.
 fn p_value(p: f64) -> String {
     if p < 0.001 { "< 0.001".to_owned() } else { format!("{p:.3}") }
-}
-
-fn probability(p: f64) -> String {
-    if p < 0.001 { "p < 0.001".to_owned() } else { format!("p = {p:.3}") }
 }
 
 /// With the article that it is spoken with.

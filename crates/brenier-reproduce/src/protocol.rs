@@ -33,7 +33,7 @@ impl Protocol {
     /// lines name, lest a table show it as what it is not.
     pub(crate) fn accept(&self, model: &Posterior, folder: &Path, file: &str) -> Result<()> {
         let asked: Value = self.read()?;
-        let learned = serde_json::to_value(&model.header().settings.method).expect("settings are plain data");
+        let learned = serde_json::to_value(&model.info().settings.method).expect("settings are plain data");
         let mut asked = asked["method"].as_object().into_iter().flatten();
         match asked.find(|(name, value)| learned.get(name).is_some_and(|own| own != *value)) {
             None => Ok(()),

@@ -28,11 +28,11 @@ pub struct TuneOutcome {
 impl Final {
     /// A training by its trial and repeat that came to `posterior`.
     pub fn of(posterior: &Posterior, trial: usize, repeat: usize) -> Self {
-        let summary = &posterior.header().training;
+        let summary = &posterior.info().training;
         Self {
             trial,
             repeat,
-            seed: posterior.header().seed,
+            seed: posterior.info().seed,
             epochs: epochs(posterior),
             steps: summary.steps,
             best_step: summary.best_step,

@@ -165,7 +165,7 @@ impl Shared<'_> {
             Ok((_, Some(Cut::Budget))) => return Ok(None),
             Ok((Fitted { posterior, .. }, _)) => {
                 pilot.epochs = epochs(&posterior);
-                pilot.steps = posterior.header().training.steps;
+                pilot.steps = posterior.info().training.steps;
                 pilot.valid_nll = Some(valid_nll(&posterior));
             }
             Err(Error::Numerical(problem)) => pilot.failure = Some(problem),
@@ -240,7 +240,7 @@ impl Shared<'_> {
 
 /// The best validation loss; of all columns for a joint model.
 pub(super) fn valid_nll(posterior: &Posterior) -> f64 {
-    let own = |posterior: &Posterior| posterior.header().training.best_valid_nll;
+    let own = |posterior: &Posterior| posterior.info().training.best_valid_nll;
     own(posterior) + posterior.marginal().map_or(0.0, own)
 }
 

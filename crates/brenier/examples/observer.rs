@@ -37,7 +37,7 @@ fn main() -> Result<()> {
     let mut watch = Watch { goal: 2.4, stop: stop.clone() };
     let table = brenier::example::simulate(3000, 0);
     let posterior = Fit::of("x1,x2").given("y").stop(&stop).observer(&mut watch).run(&table)?;
-    let training = &posterior.header().training;
+    let training = &posterior.info().training;
     println!("ended after {} steps at a validation NLL of {:.3}", training.steps, training.best_valid_nll);
     Ok(())
 }

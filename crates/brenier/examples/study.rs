@@ -131,11 +131,11 @@ impl Reference {
 
     /// The mean accuracy of a classifier between draws of the model and of the reference.
     fn c2st(&self, model: &Posterior) -> Result<f64> {
-        let (n, draws) = (model.header().target_names.len(), self.settings.draws);
+        let (n, draws) = (model.info().target_names.len(), self.settings.draws);
         let how = SampleSettings { skip_unsolved: true, ..Default::default() };
         let mut sum = 0.0;
         for (observation, reference) in &self.pairs {
-            let own = model.sample(&observation.y, 1, draws, model.header().seed, &how)?.values;
+            let own = model.sample(&observation.y, 1, draws, model.info().seed, &how)?.values;
             let (p, q) = (Sample::new(reference, n)?, Sample::new(&own, n)?);
             sum += c2st(&p, &q, &C2stSettings::default())?.accuracy;
         }
@@ -145,7 +145,7 @@ impl Reference {
 
 /// The mean NLL of a table's rows in the columns' units.
 fn nll(model: &Posterior, table: &Table) -> Result<f64> {
-    let n = model.header().target_names.len();
+    let n = model.info().target_names.len();
     let (mut x, mut y) = (Vec::new(), Vec::new());
     for row in table.iter() {
         x.extend_from_slice(&row[..n]);
@@ -197,14 +197,14 @@ fn main() -> Result<()> {
                     Err(error) => json!({"key": key, "error": error.to_string()}),
                     Ok(fitted) => {
                         let (model, seconds) = (fitted.posterior, started.elapsed().as_secs_f64());
-                        let training = &model.header().training;
+                        let training = &model.info().training;
                         json!({
                             "key": key, "valid": training.best_valid_nll, "select": nll(&model, &select)?,
                             "c2st": reference.as_ref().map(|reference| reference.c2st(&model)).transpose()?,
                             "test": nll(&model, &test)?, "exact": source.exact(&test), "seconds": seconds,
                             "steps": training.steps, "best_step": training.best_step, "stop": training.stop,
-                            "method": model.header().settings.method,
-                            "members": model.header().settings.members,
+                            "method": model.info().settings.method,
+                            "members": model.info().settings.members,
                         })
                     }
                 };

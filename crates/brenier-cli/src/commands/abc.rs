@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use brenier::abc::{AbcMethod, AbcOutcome, AbcSettings, AbcStop, Population, remove_journal, run as search};
-use brenier::data::{self, Encoding, Output, ReadOptions};
+use brenier::data::{Encoding, ReadOptions};
 use brenier::simulate::Prior;
 use brenier::{Error, Journal, Run};
 
@@ -17,7 +17,8 @@ use crate::log::{FanOut, JsonLog};
 use crate::model_args::AbcArguments;
 use crate::models::{Model, set_aside};
 use crate::screen::Screen;
-use crate::{config, observations, output};
+use crate::tables::Output;
+use crate::{config, observations, output, tables};
 
 pub(crate) fn run(arguments: &AbcArguments) -> Result<(), Failure> {
     let mut settings = match &arguments.config {
@@ -92,7 +93,7 @@ pub(crate) fn run(arguments: &AbcArguments) -> Result<(), Failure> {
             ended(outcome.stop)
         )));
     };
-    data::write(&target, &population.to_table(simulator.prior())?)?;
+    tables::write(&target, &population.to_table(simulator.prior())?)?;
     if let (Some(plan), None) = (&checkpoint, kept) {
         remove_journal(plan);
     }

@@ -3,14 +3,16 @@
 use std::path::Path;
 
 use brenier::Error;
-use brenier::data::{self, Selection, Table};
-use brenier::diagnose::{Calibration, CalibrationSettings, PairDraws, Pairs, calibrate};
+use brenier::check::probability;
+use brenier::data::{Selection, Table};
+use brenier::diagnose::{Calibration, CalibrationSettings, PairDraws, Pairs, calibrate_until};
 use serde::Serialize;
 
 use crate::check_args::CalibrateArguments;
 use crate::checked::ranks;
 use crate::failure::Failure;
-use crate::{observations, output, screen};
+use crate::interrupt::stop_without_result;
+use crate::{observations, output, screen, tables};
 
 /// Everything found, and what it was found in.
 #[derive(Serialize)]
@@ -27,6 +29,7 @@ struct Document<'a> {
 pub(crate) fn run(arguments: &CalibrateArguments) -> Result<(), Failure> {
     let json = arguments.json.json.as_deref();
     output::check_json(json)?;
+    let stop = stop_without_result()?;
     let truth = Truth::read(arguments)?;
     let count = truth.table.rows();
     let drawn = Drawn::read(arguments, &truth)?;
@@ -39,7 +42,7 @@ pub(crate) fn run(arguments: &CalibrateArguments) -> Result<(), Failure> {
     let settings = CalibrationSettings { draws: drawn.each, level: arguments.level, seed: arguments.seed };
     let pairs = Pairs::new(&target, n, &given, m)?;
     let waiting = screen::waiting("ranking");
-    let found = calibrate(&pairs, &settings, |range| {
+    let found = calibrate_until(&pairs, &settings, &stop, |range| {
         let rows = range.clone().flat_map(|pair| &drawn.rows[pair]);
         let row = |&row: &u32| drawn.table.row(row as usize);
         let draws = rows.clone().flat_map(|at| &row(at)[..n]).copied().collect();
@@ -60,8 +63,7 @@ pub(crate) fn run(arguments: &CalibrateArguments) -> Result<(), Failure> {
         calibration: &found,
     };
     let text = || {
-        let p = found.p_value();
-        let p = if p < 0.001 { "p < 0.001".to_owned() } else { format!("p = {p:.3}") };
+        let p = probability(found.p_value());
         let verdict = match (found.passes(), found.explained) {
             (false, _) => format!("NOT CALIBRATED ({p}, corrected for {} checks)", found.checks.len()),
             (true, Some(explained)) if explained >= 0.02 => {
@@ -93,7 +95,7 @@ struct Truth {
 impl Truth {
     fn read(arguments: &CalibrateArguments) -> Result<Self, Failure> {
         let mut named = (Vec::new(), Vec::new());
-        let read = data::read(&arguments.pairs, &arguments.tables.options(), |names| {
+        let read = tables::read(&arguments.pairs, &arguments.tables.options(), |names| {
             let target = arguments.target.resolve(names)?;
             let extra = place(names, arguments.log_density.as_deref(), &arguments.pairs)?;
             let given: Vec<usize> = match &arguments.given {
@@ -130,7 +132,7 @@ struct Drawn {
 impl Drawn {
     fn read(arguments: &CalibrateArguments, truth: &Truth) -> Result<Self, Failure> {
         let path = &arguments.draws;
-        let read = data::read(path, &arguments.tables.options(), |names| {
+        let read = tables::read(path, &arguments.tables.options(), |names| {
             let target = truth.target.iter().map(|name| place(names, Some(name), path));
             let mut columns = target.collect::<Result<Vec<_>, _>>()?.concat();
             columns.extend(place(names, Some(&arguments.observation_column), path)?);

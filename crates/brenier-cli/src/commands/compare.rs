@@ -4,7 +4,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 use brenier::Error;
-use brenier::data::{self, Selection};
+use brenier::check::probability;
+use brenier::data::Selection;
 use brenier::diagnose::{C2stSettings, CompareSettings, Comparison, Sample, compare_until};
 use brenier::report::{DOTS_PER_INCH, PairPlot, PictureFormat, PictureSize, write_picture};
 use serde::Serialize;
@@ -13,7 +14,7 @@ use crate::compare_args::CompareArguments;
 use crate::failure::Failure;
 use crate::interrupt::stop_without_result;
 use crate::pictures::{PLOT_COLUMNS, pair_plot_side};
-use crate::tables::{Loaded, load};
+use crate::tables::{Loaded, Output, load};
 use crate::{observations, output, screen};
 
 pub(crate) fn run(arguments: &CompareArguments) -> Result<(), Failure> {
@@ -48,7 +49,7 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<(), Failure> {
     let names = &first.names;
     if let Some(path) = &arguments.plot {
         write_picture(path, &picture(arguments, names, &samples)?, DOTS_PER_INCH)?;
-        output::wrote("picture", &data::Output::Path(path.clone()));
+        output::wrote("picture", &Output::Path(path.clone()));
     }
     output::result_or_json(
         arguments.json.json.as_deref(),
@@ -223,11 +224,6 @@ fn table(
         format!("No difference found ({}, both tests taken together).\n", probability(p))
     });
     text
-}
-
-/// A p-value, none of them printed as zero.
-fn probability(p: f64) -> String {
-    if p < 0.001 { "p < 0.001".to_owned() } else { format!("p = {p:.3}") }
 }
 
 /// Six significant digits, in powers of ten only where that is shorter.

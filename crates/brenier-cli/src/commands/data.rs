@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
-use brenier::data::{self, Output, Selection, Split, Table, UciSet, correlated_columns, uci_sets};
+use brenier::data::{self, Selection, Split, Table, UciSet, correlated_columns, uci_sets};
 
 use crate::args::TableArguments;
 use crate::data_args::{DataCommand, FetchArguments, PrepareArguments, SplitArguments};
 use crate::failure::Failure;
 use crate::fetching::fetch_sets;
 use crate::files::parts;
-use crate::{observations, output};
+use crate::tables::Output;
+use crate::{observations, output, tables};
 
 pub(crate) fn run(command: &DataCommand) -> Result<(), Failure> {
     match command {
@@ -37,7 +38,7 @@ fn prepare(arguments: &PrepareArguments) -> Result<(), Failure> {
         None => Vec::new(),
     };
     let kept: Vec<usize> = (0..table.columns()).filter(|column| !removed.contains(column)).collect();
-    data::write(&target, &table.select_columns(&kept))?;
+    tables::write(&target, &table.select_columns(&kept))?;
     if let Some(limit) = arguments.max_correlation {
         let names: Vec<String> = removed.iter().map(|&column| table.names()[column].clone()).collect();
         output::note(&match names.as_slice() {
@@ -63,7 +64,7 @@ fn read(
     drop: Option<&Selection>,
     advice: &str,
 ) -> Result<Table, Failure> {
-    let read = data::read(path, &tables.options(), |names| {
+    let read = tables::read(path, &tables.options(), |names| {
         let dropped = drop.map_or(Ok(Vec::new()), |drop| drop.resolve(names));
         let dropped = dropped.map_err(|error| brenier::Error::table(path, error.to_string()))?;
         let kept: Vec<usize> = (0..names.len()).filter(|column| !dropped.contains(column)).collect();
@@ -113,7 +114,7 @@ fn split(arguments: &SplitArguments) -> Result<(), Failure> {
         if rows.is_empty() {
             continue;
         }
-        data::write(output, &table.select_rows(rows))?;
+        tables::write(output, &table.select_rows(rows))?;
         if let Output::Path(path) = output {
             text.push_str(&format!("{name:6} {:8} rows  {}\n", rows.len(), path.display()));
         }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Instant;
 
 use brenier::check::{Against, Check, CheckSettings, Predictive, check};
-use brenier::data::{self, Output, Table, write_bytes};
+use brenier::data::{self, Table, write_bytes};
 use brenier::map::Method;
 use brenier::report::{ObservationView, Picture, PictureSize, ReportPage};
 use brenier::reproduce::lotka_volterra::{
@@ -51,8 +51,8 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     let test =
         pairs(TEST_ROWS, TEST_SEED, Run::observed(&mut screen).stop(&stop))?.ok_or_else(interrupted)?;
     drop(screen);
-    data::write(&Output::Path(folder.join("simulations.parquet")), &table)?;
-    data::write(&Output::Path(folder.join("held-out.parquet")), &test)?;
+    data::write(&folder.join("simulations.parquet"), &table)?;
+    data::write(&folder.join("held-out.parquet"), &test)?;
 
     say("2. Learning the posterior map (PCP-Map, all cores)\n")?;
     let mut settings = settings(Method::default(), rows, SEED)?;
@@ -188,13 +188,13 @@ fn write_tables(
     let parameters = || PARAMETERS.iter().map(|&name| name.to_owned());
     let names = parameters().chain(output_names()).collect();
     let values = observed.iter().flat_map(|one| one.truth.iter().chain(&one.summaries).copied()).collect();
-    data::write(&Output::Path(folder.join("observed.csv")), &Table::new(names, values)?)?;
+    data::write(&folder.join("observed.csv"), &Table::new(names, values)?)?;
     let names = std::iter::once("observation".to_owned()).chain(parameters()).collect();
     let rows = draws.chunks_exact(PARAMETERS.len()).zip(observation);
     let values = rows
         .flat_map(|(theta, &which)| std::iter::once(f64::from(which) + 1.0).chain(theta.iter().copied()))
         .collect();
-    data::write(&Output::Path(folder.join("samples.csv")), &Table::new(names, values)?)?;
+    data::write(&folder.join("samples.csv"), &Table::new(names, values)?)?;
     Ok(())
 }
 

@@ -1,29 +1,32 @@
 //! `brenier density`: how well a model describes the rows of a table.
 
-use brenier::data::{self, Output, Table};
+use brenier::data::Table;
 use brenier::{Distance, Posterior};
 
 use crate::failure::Failure;
+use crate::interrupt::stop_without_result;
 use crate::posterior_args::DensityArguments;
 use crate::scores::score;
-use crate::{observations, output, screen};
+use crate::tables::Output;
+use crate::{observations, output, screen, tables};
 
 pub(crate) fn run(arguments: &DensityArguments) -> Result<(), Failure> {
     let target = arguments.out.as_deref().map(|path| output::destination(Some(path)));
     if let Some(target) = &target {
         output::check_destination(target)?;
     }
+    let stop = stop_without_result()?;
     let model = Posterior::load(&arguments.model)?;
     let names = [model.target_names(), model.given_names()].concat();
     let table =
         observations::columns(&arguments.table, &arguments.tables.options(), &names, model.encoding())?;
     warn_of_extremes(&model, &table)?;
     let waiting = screen::waiting(format!("scoring {} rows", table.rows()));
-    let scores = score(&model, &table).map_err(|failure| failure.of_table(&arguments.table))?;
+    let scores = score(&model, &table, &stop).map_err(|failure| failure.of_table(&arguments.table))?;
     drop(waiting);
     match target {
         Some(target) => {
-            data::write(&target, &scores.table()?)?;
+            tables::write(&target, &scores.table()?)?;
             if target == Output::Stdout {
                 output::note(scores.figures().trim_end());
             } else {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use brenier::data;
 use brenier::map::Method;
 use brenier::train::Stop;
-use brenier::{Error, Journal, MethodChoice, Posterior, Prepared, Run};
+use brenier::{Error, Journal, MethodChoice, Posterior, Prepared, Run, StopToken};
 
 use crate::failure::Failure;
 use crate::files::{CHECKPOINT, OLD, beside};
@@ -66,8 +66,8 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
     }
     model.save(&arguments.out)?;
 
-    let marginal = model.marginal().map(|marginal| marginal.header().training.stop);
-    let resumable = model.header().training.stop.is_resumable() || marginal.is_some_and(Stop::is_resumable);
+    let marginal = model.marginal().map(|marginal| marginal.info().training.stop);
+    let resumable = model.info().training.stop.is_resumable() || marginal.is_some_and(Stop::is_resumable);
     if let Some(path) = kept.as_ref().filter(|_| !resumable) {
         data::discard(path);
     }
@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: FitArguments) -> Result<(), Failure> {
         output::result(&summary(&model, &arguments.out, &kept))?;
     }
     if let Some(test) = test {
-        let figures = score(&model, &test)?.figures();
+        let figures = score(&model, &test, &StopToken::new())?.figures();
         output::result(&format!("test table:\n{figures}"))?;
     }
     Ok(())
@@ -153,7 +153,7 @@ fn unfinished(out: &Path, kept: &[PathBuf]) -> Failure {
 }
 
 fn summary(model: &Posterior, out: &Path, kept: &[PathBuf]) -> String {
-    let header = model.header();
+    let header = model.info();
     let training = &header.training;
     let ended = match training.stop {
         Stop::Converged => "the validation loss no longer improved",

@@ -29,7 +29,7 @@ struct Document<'a> {
 }
 
 fn json(model: &Posterior) -> String {
-    let header = model.header();
+    let header = model.info();
     let document = Document {
         header,
         parameters: model.map().parameters(),

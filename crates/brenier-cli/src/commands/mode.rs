@@ -2,14 +2,14 @@
 
 use std::fmt::Write;
 
-use brenier::data::{self, Table};
+use brenier::data::Table;
 use brenier::{Error, Mode, ModeSettings, Posterior, Units};
 
 use crate::failure::Failure;
 use crate::interrupt::stop_without_result;
 use crate::posterior_args::ModeArguments;
 use crate::tables::free_name;
-use crate::{observations, output, screen};
+use crate::{observations, output, screen, tables};
 
 pub(crate) fn run(arguments: &ModeArguments) -> Result<(), Failure> {
     let target = arguments.out.as_deref().map(|path| output::destination(Some(path)));
@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &ModeArguments) -> Result<(), Failure> {
     }
     match target {
         Some(target) => {
-            data::write(&target, &table(&model, &modes)?)?;
+            tables::write(&target, &table(&model, &modes)?)?;
             output::wrote(&output::count(modes.iter().flatten().count(), "point"), &target);
         }
         None => output::result(&text(&model, &modes, &settings))?,

@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::observations;
 use crate::output;
 use crate::screen::Screen;
+use crate::tables;
 
 /// Draws shown at an observation.
 const DRAWS: usize = 2000;
@@ -106,7 +107,7 @@ fn truths(path: &Path, options: &ReadOptions, names: &[String], rows: usize) -> 
     if !path.is_file() {
         return None; // a pipe has been read to its end
     }
-    let read = data::read(path, options, |have| {
+    let read = tables::read(path, options, |have| {
         let place = |name: &String| have.iter().position(|own| own == name);
         let places: Option<Vec<usize>> = names.iter().map(place).collect();
         places.ok_or_else(|| Error::Columns("no truth".to_owned()))

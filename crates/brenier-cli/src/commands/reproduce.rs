@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use brenier::data::{Encoding, ReadOptions, Table, UciSet, uci_sets};
+use brenier::data::{Encoding, ReadOptions, UciSet, uci_sets};
 use brenier::reproduce::experiment::{self, Experiment};
 use brenier::reproduce::lotka_volterra::{LvExperiment, LvObservation, Particles, TRUTHS, output_names};
 use brenier::reproduce::sbibm::SbibmExperiment;
@@ -16,7 +16,7 @@ use crate::interrupt::{stop_on_interrupt, stop_on_interrupt_saying};
 use crate::lock::Lock;
 use crate::reproduce_args::{LvArguments, ReproduceCommand, SwArguments, UciArguments};
 use crate::screen::Screen;
-use crate::{observations, output};
+use crate::{observations, output, tables};
 
 pub(crate) fn run(command: &ReproduceCommand) -> Result<(), Failure> {
     match command {
@@ -62,8 +62,8 @@ fn make(folder: &Path) -> Result<(), Error> {
 fn shallow_water(arguments: &SwArguments) -> Result<SwExperiment, Failure> {
     let experiment = SwExperiment::new(arguments.settings()?)?;
     let Some(path) = &arguments.observed else { return Ok(experiment) };
-    let truth = arguments.truth.as_ref().map(Table::read).transpose()?;
-    let observation = Observation::from_tables(&Table::read(path)?, truth.as_ref())
+    let truth = arguments.truth.as_ref().map(|path| tables::read_all(path)).transpose()?;
+    let observation = Observation::from_tables(&tables::read_all(path)?, truth.as_ref())
         .map_err(|error| Failure::from(error).of_table(path))?;
     Ok(experiment.observed(observation))
 }
@@ -88,7 +88,8 @@ fn lotka_volterra(arguments: &LvArguments) -> Result<LvExperiment, Failure> {
     }
     if let Some([first, second]) = particles {
         let read = |path: &PathBuf| -> Result<Particles, Failure> {
-            Particles::from_table(&Table::read(path)?).map_err(|error| Failure::from(error).of_table(path))
+            Particles::from_table(&tables::read_all(path)?)
+                .map_err(|error| Failure::from(error).of_table(path))
         };
         experiment = experiment.references([read(first)?, read(second)?]);
     }

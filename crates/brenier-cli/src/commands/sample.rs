@@ -1,6 +1,6 @@
 //! `brenier sample`: draws from the posterior at observed values.
 
-use brenier::data::{self, Table};
+use brenier::data::Table;
 use brenier::map::SampleSettings;
 use brenier::statistics::DrawSummary;
 use brenier::{At, Draws, JointDraws, Posterior};
@@ -11,7 +11,7 @@ use crate::observations::{self, Observations};
 use crate::posterior_args::{Extra, SampleArguments};
 use crate::summary::Destinations;
 use crate::tables::free_name;
-use crate::{output, screen};
+use crate::{output, screen, tables};
 
 pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
     let target = output::destination(arguments.out.as_deref());
@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
         let table = joint_table(&model, draws, &arguments.with)?;
         stop.go_on()?;
         if summary.is_none() || arguments.out.is_some() {
-            data::write(&target, &table)?;
+            tables::write(&target, &table)?;
             drop(waiting);
             output::wrote(&output::count(drawn, "joint draw"), &target);
         }
@@ -84,7 +84,7 @@ pub(crate) fn run(arguments: &SampleArguments) -> Result<(), Failure> {
     let table = table(&model, &observed, &at, draws, &extras)?;
     // Written to its end once it is begun.
     stop.go_on()?;
-    data::write(&target, &table)?;
+    tables::write(&target, &table)?;
     drop(waiting);
     let drawn = output::count(drawn, "draw");
     let observations = output::count(observed.count, "observation");

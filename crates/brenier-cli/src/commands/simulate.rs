@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use brenier::data::{self, Encoding, Output, Table, write_bytes};
+use brenier::data::{self, Encoding, Table, write_bytes};
 use brenier::simulate::{FailedRow, Outcome, SimulateSettings, Simulated, merge, run as simulate};
 use brenier::{Journal, Run};
 
@@ -14,7 +14,8 @@ use crate::lock::Lock;
 use crate::model_args::SimulateArguments;
 use crate::models::{Model, set_aside};
 use crate::screen::Screen;
-use crate::{observations, output};
+use crate::tables::Output;
+use crate::{observations, output, tables};
 
 pub(crate) fn run(arguments: &SimulateArguments) -> Result<(), Failure> {
     let target = output::destination(Some(&arguments.out));
@@ -111,7 +112,7 @@ fn finish(simulated: &Simulated, parameters: &[String], target: &Output) -> Resu
             first.reason
         ));
     }
-    data::write(target, &simulated.table)?;
+    tables::write(target, &simulated.table)?;
     Ok(())
 }
 
@@ -159,13 +160,14 @@ fn merge_tables(arguments: &SimulateArguments, target: &Output) -> Result<(), Fa
     let paths = &arguments.merge;
     let mut parts = Vec::with_capacity(paths.len());
     for path in paths {
-        let read = data::read(path, &arguments.tables.options(), |names| Ok((0..names.len()).collect()))?;
+        let everything = |names: &[String]| Ok((0..names.len()).collect::<Vec<_>>());
+        let read = tables::read(path, &arguments.tables.options(), everything)?;
         output::noticed(path, &read);
         parts.push((path.clone(), read.table));
     }
     let (table, warnings): (Table, Vec<String>) = merge(parts)?;
     warnings.iter().for_each(|text| output::warning(text));
-    data::write(target, &table)?;
+    tables::write(target, &table)?;
     if let (Output::Path(path), false) = (target, output::quiet()) {
         let (rows, tables) = (output::count(table.rows(), "row"), output::count(paths.len(), "table"));
         output::note(&format!("{rows} of {tables} written to {}", path.display()));

@@ -164,7 +164,7 @@ fn summary(outcome: &TuneOutcome, space: &SearchSpace, out: &Path, results: &Pat
         None => "none".to_owned(),
     };
     text.push_str(&format!("validation NLL  {}\n", spread(outcome.spread(|training| training.valid_nll))));
-    if let Some(baseline) = outcome.best.as_ref().and_then(|model| model.header().baseline.as_ref()) {
+    if let Some(baseline) = outcome.best.as_ref().and_then(|model| model.info().baseline.as_ref()) {
         let title = baseline.method.method().title();
         text.push_str(&format!("                {:.4} of the baseline, {title}\n", baseline.valid_nll));
     }

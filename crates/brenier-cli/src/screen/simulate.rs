@@ -41,6 +41,7 @@ impl Face {
                     display.line(|| format!("{done}/{} rows, {text}", self.rows));
                 }
             }
+            SimulateEvent::Silent { notice } => display.warn(notice),
             // Events that are newer than this screen are not shown.
             _ => {}
         }

@@ -351,8 +351,18 @@ fn interrupted_draws_comparisons_and_checks_leave_nothing() {
     let here = folder.path();
     succeed(here, &format!("fit data.csv {SMALL} --out m.brenier"));
     succeed(here, "sample m.brenier --observed data.csv -n 100 --out long.csv --quiet");
+    let data = fs::read_to_string(here.join("data.csv")).unwrap();
+    let (header, rows) = data.split_once('\n').unwrap();
+    let times = 200_000 / rows.lines().count();
+    fs::write(here.join("many.csv"), format!("{header}\n{}", rows.repeat(times))).unwrap();
+    let draws = (0..200_000).map(|row| format!("{},{row}.0,{row}.5\n", row / 1000 + 1)).collect::<String>();
+    fs::write(here.join("draws.csv"), format!("observation,x1,x2\n{draws}")).unwrap();
+    let truth = (0..200).map(|row| format!("{row}.0,{row}.5\n")).collect::<String>();
+    fs::write(here.join("truth.csv"), format!("x1,x2\n{truth}")).unwrap();
     let before = listing(here);
     for line in [
+        "density m.brenier many.csv --out=d.csv",
+        "calibrate truth.csv draws.csv --target x1,x2 --json=r.json",
         "sample m.brenier --observed data.csv -n 100000 --summary=s.csv",
         "compare long.csv long.csv --json=c.json",
         "check m.brenier data.csv --draws 100000 --json=k.json",

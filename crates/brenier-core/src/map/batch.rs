@@ -107,6 +107,18 @@ pub(super) fn check_batch<T>(x: &[T], y: &[T], n: usize, m: usize) -> Result<usi
     Ok(rows)
 }
 
+/// An error unless vectors of n a row and numbers of one a row have room for `rows` rows.
+pub(super) fn check_outputs(rows: usize, n: usize, vectors: usize, scalars: usize) -> Result<()> {
+    if vectors == rows * n && scalars == rows {
+        return Ok(());
+    }
+    Err(Error::Shape {
+        what: "outputs",
+        expected: format!("{} and {rows} numbers", rows * n),
+        got: format!("{vectors} and {scalars}"),
+    })
+}
+
 /// Number of observations that rows x (n each) refer to, where there are as many in `given` (m each) and room for the
 /// answers in `out`.
 pub(super) fn check_observations<T>(

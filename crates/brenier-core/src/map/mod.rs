@@ -51,6 +51,7 @@ pub(crate) fn reference_density<T: Real>(z: &[T], log_det: f64) -> f64 {
 
 /// What a tensor must satisfy after every step of training.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Constraint {
     /// Any real number.
     Free,

@@ -53,6 +53,63 @@ pub(super) trait Flow<T: Real>: ConditionalMap<T> {
     fn carry(&self, start: &[T], given: &[T], observation: &[u32], journey: Journey) -> Result<Vec<T>>;
 }
 
+/// What a [`Flow`] of either precision offers everyone: draws, and by how much the way back misses their start.
+macro_rules! journeys {
+    () => {
+        /// x carried to every row z, `observation` telling which row of `given` belongs to it, in `steps` steps.
+        ///
+        /// What y alone decides is computed once per observation. In single precision rounding moves a draw by some 1e-6, far
+        /// less than a step of the scheme does for the few steps a straight flow needs; [`residuals`](Self::residuals) tells.
+        pub fn draw(
+            &self,
+            z: &[T],
+            given: &[T],
+            observation: &[u32],
+            steps: usize,
+        ) -> $crate::Result<Vec<T>> {
+            let ends = $crate::map::ode::Flow::carry(self, z, given, observation, Journey::to_data(steps))?;
+            $crate::map::ode::arrived(ends, self.layout.shape.target)
+        }
+
+        /// ‖z − z(x)‖∞ of every row: what the way back from x misses z by, in `steps` steps and in the map's precision.
+        pub fn residuals(
+            &self,
+            x: &[T],
+            z: &[T],
+            given: &[T],
+            observation: &[u32],
+            steps: usize,
+        ) -> $crate::Result<Vec<f64>> {
+            $crate::map::ode::residuals(self, x, z, given, observation, steps)
+        }
+    };
+}
+pub(super) use journeys;
+
+/// Draws and densities at observations of a trained flow, whose fields are `single` and `double`.
+macro_rules! travels {
+    ($method:expr) => {
+        fn draw(
+            &self,
+            z: &[f64],
+            given: &[f64],
+            observation: &[u32],
+            settings: &$crate::map::SampleSettings,
+        ) -> $crate::Result<(Vec<f64>, $crate::map::Inversion)> {
+            $crate::map::ode::draw(&self.single, &self.double, z, given, observation, settings, $method)
+        }
+
+        fn log_density_at(&self, x: &[f64], given: &[f64], observation: &[u32]) -> $crate::Result<Vec<f64>> {
+            use $crate::map::narrow;
+            let mut out = vec![0.0; observation.len()];
+            let steps = self.double.settings().evaluation_steps;
+            self.single.log_density_at(&narrow(x), &narrow(given), observation, steps, &mut out)?;
+            Ok(out)
+        }
+    };
+}
+pub(super) use travels;
+
 /// The error of a row, from 0, whose trajectory left the finite numbers.
 pub(super) fn broken_trajectory(row: usize) -> Error {
     Error::Numerical(format!(

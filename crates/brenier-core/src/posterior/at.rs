@@ -99,7 +99,7 @@ impl At<'_> {
         self
     }
 
-    /// What ends a long call: draws, summaries, modes, straightness and disagreement then end in
+    /// What ends a long call: draws, log densities, summaries, modes, straightness and disagreement then end in
     /// [`Error::Stopped`].
     pub fn stop(mut self, stop: &StopToken) -> Self {
         self.stop = stop.clone();
@@ -108,12 +108,12 @@ impl At<'_> {
 
     /// log π(x | y) of rows x at the only observation, or of one row x at each of several.
     pub fn log_density(&self, target: &[f64]) -> Result<LogDensities> {
-        self.posterior.log_density(target, &self.given_for(target.len()))
+        self.posterior.log_density_until(target, &self.given_for(target.len()), &self.stop)
     }
 
     /// The same with the gradient in x, in the user's units.
     pub fn log_density_gradient(&self, target: &[f64]) -> Result<(Vec<f64>, Vec<f64>)> {
-        self.posterior.log_density_gradient(target, &self.given_for(target.len()))
+        self.posterior.log_density_gradient_until(target, &self.given_for(target.len()), &self.stop)
     }
 
     /// The highest point of the density found at each observation.

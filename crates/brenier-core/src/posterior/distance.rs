@@ -32,7 +32,7 @@ impl Posterior {
     pub fn distances(&self, given: &[f64], observations: usize) -> Result<Option<Vec<Distance>>> {
         let m = self.header.given_transform.input_dim();
         check_length("given values", observations, m, given.len())?;
-        let Some(score) = &self.header.support else { return Ok(None) };
+        let Some(score) = &self.header.outlier else { return Ok(None) };
         let rows = results(given.chunks_exact(m), |_, row| {
             let (column, deviations) = score.farthest_column(row);
             Ok(Distance {

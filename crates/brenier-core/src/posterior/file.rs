@@ -104,12 +104,12 @@ pub struct ModelInfo {
     pub training: TrainingSummary,
     /// Seed of the fit.
     pub seed: u64,
-    /// SHA-256 of the table's names and values.
+    /// SHA-256 of the names and values of the selected columns.
     pub data_sha256: String,
     /// How far an observation lies from the training rows' given columns; none without given columns, or with too
     /// few rows to tell.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub support: Option<OutlierScore>,
+    #[serde(rename = "support", default, skip_serializing_if = "Option::is_none")]
+    pub outlier: Option<OutlierScore>,
     /// The members, where the model is an ensemble.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<Member>,
@@ -241,11 +241,11 @@ impl Posterior {
                 values: TensorValues::F64(whitening.directions().to_vec()),
             });
         }
-        if let Some(support) = &self.header.support {
+        if let Some(outlier) = &self.header.outlier {
             tensors.push(Tensor {
                 name: format!("{prefix}{SUPPORT}"),
-                shape: support.reference_shape().to_vec(),
-                values: TensorValues::F32(support.reference().to_vec()),
+                shape: outlier.reference_shape().to_vec(),
+                values: TensorValues::F32(outlier.reference().to_vec()),
             });
         }
         tensors
@@ -314,14 +314,14 @@ impl Posterior {
             };
             whitening.set_directions(directions.clone());
         }
-        if let Some(support) = &mut header.support {
-            let shape = support.reference_shape();
+        if let Some(outlier) = &mut header.outlier {
+            let shape = outlier.reference_shape();
             let TensorValues::F32(reference) = take(SUPPORT, &shape)? else {
                 return Err(wrong(format!("the tensor {SUPPORT} is not F32")));
             };
-            let checked = support.set_reference(reference.clone()).and_then(|()| support.validate());
+            let checked = outlier.set_reference(reference.clone()).and_then(|()| outlier.validate());
             checked.map_err(|error| wrong(error.to_string()))?;
-            if support.dim() != header.given_transform.input_dim() {
+            if outlier.dim() != header.given_transform.input_dim() {
                 return Err(wrong(
                     "the out-of-distribution score and the given columns do not fit together".into(),
                 ));

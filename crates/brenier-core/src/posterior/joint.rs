@@ -99,12 +99,22 @@ impl Posterior {
 
     /// log π(x | y) and log π(y) of every row (x, y).
     pub fn log_density_joint(&self, target: &[f64], given: &[f64]) -> Result<JointLogDensities> {
+        self.log_density_joint_until(target, given, &StopToken::new())
+    }
+
+    /// The same, which `stop` ends in [`Error::Stopped`].
+    pub fn log_density_joint_until(
+        &self,
+        target: &[f64],
+        given: &[f64],
+        stop: &StopToken,
+    ) -> Result<JointLogDensities> {
         let marginal = self.needs_marginal()?;
         let (n, m) = (self.target_names().len(), self.given_names().len());
         check_length("given values", target.len() / n, m, given.len())?;
         Ok(JointLogDensities {
-            conditional: self.log_density(target, given)?,
-            marginal: marginal.log_density(given, &[])?,
+            conditional: self.log_density_until(target, given, stop)?,
+            marginal: marginal.log_density_until(given, &[], stop)?,
         })
     }
 }

@@ -40,13 +40,13 @@ use crate::map::{Inversion, Method, Reference, SampleSettings, TransportMap};
 use crate::parallel::each;
 use crate::statistics::mean;
 use crate::train::Progress;
-use crate::{Error, Result};
+use crate::{Error, Result, StopToken};
 
 /// The first of the random streams that choose members of an ensemble.
 const CHOICES: u64 = 1 << 42;
 /// The first of the random streams that stretch normal numbers to a reference with heavier tails.
 const STRETCHES: u64 = 1 << 43;
-/// Draws between two looks at a stop token: some tenths of a second.
+/// Draws, or rows to score, between two looks at a stop token: some tenths of a second.
 const BLOCK: usize = 1 << 15;
 /// Draws that one task brings back to the user's units.
 const ROWS_AT_A_TIME: usize = 256;
@@ -106,7 +106,7 @@ impl Posterior {
     }
 
     /// Settings, names, transforms and training summary.
-    pub fn header(&self) -> &ModelInfo {
+    pub fn info(&self) -> &ModelInfo {
         &self.header
     }
 
@@ -259,6 +259,11 @@ impl Posterior {
 
     /// log π(x | y) of every row (x, y), in both units: −∞ where x lies outside the support of a column.
     pub fn log_density(&self, target: &[f64], given: &[f64]) -> Result<LogDensities> {
+        self.log_density_until(target, given, &StopToken::new())
+    }
+
+    /// The same, which `stop` ends in [`Error::Stopped`].
+    pub fn log_density_until(&self, target: &[f64], given: &[f64], stop: &StopToken) -> Result<LogDensities> {
         let transform = &self.header.target_transform;
         let n = transform.dim();
         let rows = target.len() / n;
@@ -266,7 +271,13 @@ impl Posterior {
         let y = self.transform_given(given, rows)?;
         let (x, log_det) = self.target_or_outside(target)?;
         let mut standardised = vec![0.0; rows];
-        self.mixture.log_density(&x, &y, &mut standardised)?;
+        let k = self.header.given_transform.output_dim();
+        for own in blocks(rows) {
+            stop.go_on()?;
+            let (x, y) = (&x[own.start * n..own.end * n], &y[own.start * k..own.end * k]);
+            let scored = self.mixture.log_density(x, y, &mut standardised[own.clone()]);
+            scored.map_err(|error| in_block(error, own.start))?;
+        }
         for (density, log_det) in standardised.iter_mut().zip(&log_det) {
             if *log_det == f64::NEG_INFINITY {
                 *density = f64::NEG_INFINITY;
@@ -279,6 +290,16 @@ impl Posterior {
     /// log π(x | y) of every row (x, y) and its gradient in x, both in the user's units. Outside a support the density is
     /// −∞ and the gradient NaN.
     pub fn log_density_gradient(&self, target: &[f64], given: &[f64]) -> Result<(Vec<f64>, Vec<f64>)> {
+        self.log_density_gradient_until(target, given, &StopToken::new())
+    }
+
+    /// The same, which `stop` ends in [`Error::Stopped`].
+    pub fn log_density_gradient_until(
+        &self,
+        target: &[f64],
+        given: &[f64],
+        stop: &StopToken,
+    ) -> Result<(Vec<f64>, Vec<f64>)> {
         let transform = &self.header.target_transform;
         let n = transform.dim();
         let rows = target.len() / n;
@@ -286,7 +307,15 @@ impl Posterior {
         let y = self.transform_given(given, rows)?;
         let (x, log_det) = self.target_or_outside(target)?;
         let (mut density, mut gradient) = (vec![0.0; rows], vec![0.0; rows * n]);
-        self.mixture.log_density_gradient(&x, &y, &mut density, &mut gradient)?;
+        let k = self.header.given_transform.output_dim();
+        for own in blocks(rows) {
+            stop.go_on()?;
+            let numbers = own.start * n..own.end * n;
+            let (x, y) = (&x[numbers.clone()], &y[own.start * k..own.end * k]);
+            let scored =
+                self.mixture.log_density_gradient(x, y, &mut density[own.clone()], &mut gradient[numbers]);
+            scored.map_err(|error| in_block(error, own.start))?;
+        }
         let mut slope = vec![0.0; n];
         for row in 0..rows {
             let own = &mut gradient[row * n..(row + 1) * n];
@@ -389,9 +418,9 @@ impl At<'_> {
         let mut x = Vec::with_capacity(z.len());
         let mut all =
             Inversion { iterations: Vec::with_capacity(count), residuals: Vec::new(), unsolved: Vec::new() };
-        for start in (0..count).step_by(BLOCK) {
+        for rows in blocks(count) {
             self.stop.go_on()?;
-            let rows = start..count.min(start + BLOCK);
+            let start = rows.start;
             let (first, last) = (observation[start], observation[rows.end - 1]);
             let own: Vec<u32> = observation[rows.clone()].iter().map(|row| row - first).collect();
             let (drawn, inversion) = posterior.mixture.draw(
@@ -420,6 +449,11 @@ impl At<'_> {
     }
 }
 
+/// The blocks of `rows` rows between which a stop token is asked.
+fn blocks(rows: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..rows).step_by(BLOCK).map(move |start| start..rows.min(start + BLOCK))
+}
+
 fn check_length(what: &'static str, rows: usize, columns: usize, got: usize) -> Result<()> {
     if got == rows * columns {
         return Ok(());
@@ -427,10 +461,34 @@ fn check_length(what: &'static str, rows: usize, columns: usize, got: usize) -> 
     Err(Error::Shape { what, expected: format!("{rows} rows of {columns}"), got: format!("{got} numbers") })
 }
 
+/// Names the row of the whole call in a map's error about a block, whose first row this is.
+fn in_block(error: Error, first: usize) -> Error {
+    let Error::Numerical(problem) = error else { return error };
+    let named = problem.strip_prefix("row ").and_then(|rest| rest.split_once(": "));
+    let whole =
+        named.and_then(|(row, text)| Some(format!("row {}: {text}", first + row.parse::<usize>().ok()?)));
+    Error::Numerical(whole.unwrap_or(problem))
+}
+
 /// Names the row of the table in a transform's error.
 fn at_row(error: Error, row: usize) -> Error {
     match error {
         Error::Domain(problem) => Error::Domain(format!("row {}: {problem}", row + 1)),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_a_block_name_the_row_of_the_call() {
+        let text = |problem: &str| in_block(Error::Numerical(problem.to_owned()), 100).to_string();
+        assert!(text("row 7: far outside").ends_with("row 107: far outside"));
+        assert!(text("row x: odd").ends_with("row x: odd") && text("rows: odd").ends_with("rows: odd"));
+        assert!(
+            matches!(in_block(Error::Stopped("row 1: ended".into()), 9), Error::Stopped(text) if text == "row 1: ended")
+        );
     }
 }

@@ -88,7 +88,7 @@ impl At<'_> {
         let posterior = self.posterior;
         // All at once, so that an error names the row.
         let y = posterior.transform_given(&self.given, self.observations)?;
-        let k = posterior.header().given_transform.output_dim();
+        let k = posterior.info().given_transform.output_dim();
         let modes = results(0..self.observations, |_, o| {
             self.stop.go_on()?;
             posterior.mode_at(&y[o * k..(o + 1) * k], o, self.seed, settings)
@@ -135,7 +135,7 @@ impl Posterior {
 
     /// The same for one observation, whose given values are transformed.
     fn mode_at(&self, y: &[f64], observation: usize, seed: u64, settings: &ModeSettings) -> Result<Mode> {
-        let transform = &self.header().target_transform;
+        let transform = &self.info().target_transform;
         let n = transform.dim();
         let seed = seed.wrapping_add(observation as u64);
         let count = CANDIDATES.max(settings.starts);
@@ -212,7 +212,7 @@ impl Posterior {
 
     /// The column, and its bound, which a point has reached as nearly as its numbers can.
     fn run_out(&self, point: &[f64]) -> Option<(&str, String)> {
-        let transform = &self.header().target_transform;
+        let transform = &self.info().target_transform;
         let places = transform.names().zip(transform.supports()).zip(point);
         places.into_iter().find_map(|((name, support), &x)| Some((name, support.reached(x)?)))
     }

@@ -50,15 +50,45 @@ pub fn column_moments(
 /// It interpolates linearly between order statistics: with N values, place (N − 1)·`level` counted from 0 (type 7 of
 /// Hyndman and Fan, the default of NumPy and R).
 pub fn quantile(sorted: &[f64], level: f64) -> f64 {
-    let position = level * (sorted.len() - 1) as f64;
-    let below = position.floor() as usize;
+    let (below, weight) = place(sorted.len(), level);
     let above = (below + 1).min(sorted.len() - 1);
-    sorted[below] + (position - below as f64) * (sorted[above] - sorted[below])
+    sorted[below] + weight * (sorted[above] - sorted[below])
+}
+
+/// As [`quantile`] of values in any order, which are rearranged: for one level or a few this is quicker than to sort. The difference
+/// of neighbours is not taken, which could be too large for a number.
+pub fn unsorted_quantile(values: &mut [f64], level: f64) -> f64 {
+    let (below, weight) = place(values.len(), level);
+    let (_, &mut lower, above) = values.select_nth_unstable_by(below, f64::total_cmp);
+    match above.iter().copied().min_by(f64::total_cmp) {
+        Some(upper) if weight > 0.0 => (1.0 - weight) * lower + weight * upper,
+        _ => lower,
+    }
+}
+
+/// The order statistic below the quantile at `level` of `count` values, from 0, and the weight of the one above.
+fn place(count: usize, level: f64) -> (usize, f64) {
+    let position = level * (count - 1) as f64;
+    (position.floor() as usize, position - position.floor())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sorted_or_not_a_quantile_is_the_same() {
+        let mut values = [5.0, 1.0, 4.0, 2.0, 8.0, 3.0];
+        let mut sorted = values;
+        sorted.sort_by(f64::total_cmp);
+        for level in [0.0, 0.1, 0.25, 0.5, 0.9, 1.0] {
+            assert!(
+                (unsorted_quantile(&mut values, level) - quantile(&sorted, level)).abs() < 1e-14,
+                "{level}"
+            );
+        }
+        assert_eq!(unsorted_quantile(&mut [f64::MAX, -f64::MAX], 0.5), 0.0);
+    }
 
     #[test]
     fn moments_are_those_of_the_textbook() {

@@ -307,7 +307,7 @@ impl<M: Trainable<f32>> Descent<'_, '_, M> {
         }
         let stop = self.state.stop.expect("the loop ended");
         if stop.is_resumable() {
-            // So that a later --resume continues from this very step.
+            // So that a later run whose journal has `resume` continues from this very step.
             let resumable = self.state.stop.take();
             self.save()?;
             self.state.stop = resumable;

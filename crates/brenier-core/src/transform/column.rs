@@ -4,6 +4,7 @@ use super::exact;
 use super::rows::Rows;
 use super::support::{Link, Support};
 use crate::data::short_name;
+use crate::statistics::unsorted_quantile;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -418,22 +419,10 @@ fn quartiles(columns: &[Column], rows: &dyn Rows, budget: usize) -> Vec<[f64; 3]
             gathered
                 .iter_mut()
                 .take(some.len())
-                .map(|values| [0.25, 0.5, 0.75].map(|fraction| quantile(values, fraction))),
+                .map(|values| [0.25, 0.5, 0.75].map(|level| unsorted_quantile(values, level))),
         );
     }
     result
-}
-
-/// The quantile that interpolates linearly between order statistics (type 7 of Hyndman and Fan).
-fn quantile(values: &mut [f64], fraction: f64) -> f64 {
-    let position = fraction * (values.len() - 1) as f64;
-    let below = position.floor() as usize;
-    let weight = position - position.floor();
-    let (_, &mut lower, above) = values.select_nth_unstable_by(below, f64::total_cmp);
-    match above.iter().copied().min_by(f64::total_cmp) {
-        Some(upper) if weight > 0.0 => (1.0 - weight) * lower + weight * upper,
-        _ => lower,
-    }
 }
 
 #[cfg(test)]

@@ -71,3 +71,20 @@ pub use rule::SupportRule;
 pub use support::Support;
 pub use target::{TargetSettings, TargetTransform};
 pub use whiten::{Whiten, Whitening};
+
+use crate::{Error, Result};
+
+/// An error unless a matrix that was read from a file has the right size and finite numbers; `what` and `entry` are its names.
+fn check_matrix(what: &'static str, entry: &str, [rows, columns]: [usize; 2], values: &[f64]) -> Result<()> {
+    if rows.checked_mul(columns) != Some(values.len()) {
+        return Err(Error::Shape {
+            what,
+            expected: format!("{rows} x {columns}"),
+            got: format!("{} values", values.len()),
+        });
+    }
+    if let Some(value) = values.iter().find(|value| !value.is_finite()) {
+        return Err(Error::Domain(format!("{entry} {value}; it is damaged")));
+    }
+    Ok(())
+}

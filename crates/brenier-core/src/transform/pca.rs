@@ -3,9 +3,9 @@
 //! For standardised rows tᵢ with mean μ, the covariance C = (1/N) Σᵢ (tᵢ − μ)(tᵢ − μ)ᵀ = Σₖ λₖ vₖ vₖᵀ, λ₁ ≥ λ₂ ≥ …;
 //! the scores are sₖ = vₖᵀ(t − μ)/√λₖ, of mean 0 and covariance I over the training rows.
 
-use super::exact;
 use super::leading::LeadingSettings;
 use super::moments::SecondMoments;
+use super::{check_matrix, exact};
 use crate::kernel::{Accum, Mat, MatRef, Real, dense};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -286,18 +286,7 @@ impl Pca {
     }
 
     fn check_components(&self, components: &[f64]) -> Result<()> {
-        let [rows, columns] = self.components_shape();
-        if rows.checked_mul(columns) != Some(components.len()) {
-            return Err(Error::Shape {
-                what: "PCA components",
-                expected: format!("{rows} x {columns}"),
-                got: format!("{} values", components.len()),
-            });
-        }
-        if let Some(value) = components.iter().find(|value| !value.is_finite()) {
-            return Err(Error::Domain(format!("the PCA has a component entry {value}; it is damaged")));
-        }
-        Ok(())
+        check_matrix("PCA components", "the PCA has a component entry", self.components_shape(), components)
     }
 
     /// Starts a projection: `out` becomes zero.

@@ -22,8 +22,8 @@ use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 use rand_distr::StandardNormal;
 use serde::{Deserialize, Serialize};
 
-use super::exact;
 use super::moments::SecondMoments;
+use super::{check_matrix, exact};
 use crate::kernel::eigen::{lower_inverse, sign_of, symmetric_eigen};
 use crate::kernel::spd::{self, SpdScratch};
 use crate::kernel::{Accum, Mat, MatRef, columns, columns_mut, product};
@@ -191,18 +191,7 @@ impl Reduction {
     }
 
     fn check_weights(&self, weights: &[f64]) -> Result<()> {
-        let [rows, columns] = self.weights_shape();
-        if rows.checked_mul(columns) != Some(weights.len()) {
-            return Err(Error::Shape {
-                what: "weights of the reduction",
-                expected: format!("{rows} x {columns}"),
-                got: format!("{} values", weights.len()),
-            });
-        }
-        if let Some(value) = weights.iter().find(|value| !value.is_finite()) {
-            return Err(Error::Domain(format!("the reduction has a weight {value}; it is damaged")));
-        }
-        Ok(())
+        check_matrix("weights of the reduction", "the reduction has a weight", self.weights_shape(), weights)
     }
 
     /// The values of all directions for rows t.

@@ -72,7 +72,7 @@ impl Gap {
 
     /// An estimate from the tenth of the steps before the best one. None where the training loss has penalties in it, and without a history.
     fn of_history(model: &Posterior) -> Option<Self> {
-        let training = &model.header().training;
+        let training = &model.info().training;
         let window = training.steps.div_ceil(10);
         let near = |p: &&Progress| p.step <= training.best_step && p.step + window >= training.best_step;
         let gaps: Vec<f64> = model.history().iter().filter(near).map(|p| p.valid_nll - p.train_nll).collect();
@@ -133,7 +133,7 @@ pub struct Learning {
 
 impl Learning {
     pub(super) fn read(model: &Posterior, likelihood: &Likelihood) -> Self {
-        let (header, history) = (model.header(), model.history());
+        let (header, history) = (model.info(), model.history());
         let training = &header.training;
         let (gap, noise) = match &training.scores {
             Some(scores) => {
@@ -325,7 +325,7 @@ pub(super) fn compare_members(
         }
         members.push(OtherFit {
             name: name.clone(),
-            seed: other.header().seed,
+            seed: other.info().seed,
             nll_difference: Estimate::of(&differences),
             distance: distance / some.count as f64,
             chance_distance: chance / some.count as f64,

@@ -93,7 +93,7 @@ impl Likelihood {
             };
             Scored::of(&joint, &usable)
         });
-        let training = &model.header().training;
+        let training = &model.info().training;
         let kept = usable.iter().filter(|usable| **usable).count();
         let error = target.standardised.standard_error;
         let ratio = kept as f64 / training.valid_rows.max(1) as f64;

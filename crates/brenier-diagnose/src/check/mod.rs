@@ -27,6 +27,7 @@ mod likelihood;
 mod pairs;
 mod predictive;
 mod verdict;
+mod words;
 
 use crate::EventKind;
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,7 @@ pub use learning::{Advice, Gap, GapSource, Learning, OtherFit};
 pub use likelihood::{Likelihood, Scored};
 pub use predictive::{Predictive, PredictiveOutput, PredictiveRow};
 pub use verdict::{Finding, Severity, Topic, Trust, Verdict, quantity_name, thresholds};
+pub use words::{capital, probability};
 
 use crate::data::Table;
 use crate::diagnose::Calibration;
@@ -245,7 +247,8 @@ pub struct Check {
     /// What the map is certified to do.
     pub certificates: Certificates,
     /// Whether the rows lie within the training distribution; none where the model cannot tell.
-    pub support: Option<OutlierCount>,
+    #[serde(rename = "support")]
+    pub outliers: Option<OutlierCount>,
     /// Posterior predictive checks, with a simulator.
     pub predictive: Option<Predictive>,
     /// How far the members of an ensemble disagree; none for a single map.
@@ -294,13 +297,13 @@ pub fn check(
     let certificates = Certificates::measure(model, &chosen, inversions, settings, &run)?;
     run.tell(CheckEvent::Advanced { stage: Stage::Certificates, done: chosen.count })?;
     run.go_on()?;
-    let support = support(model, &chosen)?;
+    let outliers = outliers(model, &chosen)?;
     let predictive =
         plan.map(|plan| Predictive::measure(model, &chosen, &plan, settings, &mut run)).transpose()?;
     let learning = Learning::read(model, &likelihood);
     let members = learning::compare_members(model, others, &held_out, &chosen, &scored, settings, &mut run)?;
 
-    let header = model.header();
+    let header = model.info();
     let subject = Subject {
         method: model.method(),
         joint: model.marginal().is_some(),
@@ -330,7 +333,7 @@ pub fn check(
         calibration,
         marginal_calibration,
         certificates,
-        support,
+        outliers,
         predictive,
         disagreement: disagreement(model, &chosen, settings, &run)?,
         learning,
@@ -359,7 +362,7 @@ fn disagreement(
     }))
 }
 
-fn support(model: &Posterior, chosen: &pairs::Chosen) -> Result<Option<OutlierCount>> {
+fn outliers(model: &Posterior, chosen: &pairs::Chosen) -> Result<Option<OutlierCount>> {
     if model.given_names().is_empty() {
         return Ok(None);
     }

@@ -141,7 +141,7 @@ pub(super) fn calibrate_block(
     settings: &CheckSettings,
     run: &mut Run<'_>,
 ) -> Result<(Calibration, Inversions)> {
-    let header = model.header();
+    let header = model.info();
     let (n, k) = (header.target_transform.dim(), header.given_transform.output_dim());
     let x = model.transform_target(&chosen.target)?;
     let y = model.transform_given(&chosen.given, chosen.count)?;

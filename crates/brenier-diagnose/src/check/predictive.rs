@@ -154,6 +154,7 @@ fn predict(
         Some(SimulateEvent::Progress { done, .. }) => {
             Some(Event::new(CheckEvent::Advanced { stage: Stage::Predictive, done: *done as usize }))
         }
+        Some(silent @ SimulateEvent::Silent { .. }) => Some(Event::new(silent.clone())),
         _ => None,
     });
     let part = Run::observed(&mut observer).stop(&stop);

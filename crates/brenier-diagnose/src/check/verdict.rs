@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::Check;
+use super::{Check, capital, probability};
 use crate::diagnose::{Calibration, Quantity, REGRESSION_COLUMNS, RankCheck};
 
 /// Where figures turn into words. Each is explained in `docs/diagnostics.md`.
@@ -198,11 +198,6 @@ impl Verdict {
         };
         Self { trust, headline, findings }
     }
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 fn data(found: &Check, findings: &mut Findings) {
@@ -503,7 +498,7 @@ fn certificates(found: &Check, findings: &mut Findings) {
 }
 
 fn support(found: &Check, findings: &mut Findings) {
-    let Some(support) = &found.support else { return };
+    let Some(support) = &found.outliers else { return };
     let part = support.extreme as f64 / support.rows as f64;
     let text = format!(
         "{} of {} held-out observations lie outside the training data (expected by chance: {:.1})",
@@ -611,11 +606,6 @@ fn members(found: &Check, findings: &mut Findings) {
             findings.add(Severity::Note, Topic::Members, text);
         }
     }
-}
-
-/// A p-value, none of them printed as zero.
-fn probability(p: f64) -> String {
-    if p < 0.001 { "p < 0.001".to_owned() } else { format!("p = {p:.3}") }
 }
 
 /// Three significant digits.

@@ -32,7 +32,7 @@ use super::ranks::{Corridor, Ranks, Uniformity, holm};
 use crate::kernel::spd::{self, SpdScratch};
 use crate::statistics::column_moments;
 use crate::statistics::random::{below, stream};
-use crate::{Error, Result};
+use crate::{Error, Result, StopToken};
 
 /// Numbers of draws held at one time.
 const CHUNK_NUMBERS: usize = 4_000_000;
@@ -286,8 +286,19 @@ impl RankCheck {
 pub fn calibrate(
     pairs: &Pairs<'_>,
     settings: &CalibrationSettings,
+    draw: impl FnMut(Range<usize>) -> Result<PairDraws>,
+) -> Result<Calibration> {
+    calibrate_until(pairs, settings, &StopToken::new(), draw)
+}
+
+/// As [`calibrate`], which `stop` ends in [`Error::Stopped`].
+pub fn calibrate_until(
+    pairs: &Pairs<'_>,
+    settings: &CalibrationSettings,
+    stop: &StopToken,
     mut draw: impl FnMut(Range<usize>) -> Result<PairDraws>,
 ) -> Result<Calibration> {
+    stop.go_on()?;
     let (count, dim, draws) = (pairs.count(), pairs.target_dim, settings.draws);
     let corridor = match u32::try_from(draws) {
         Ok(draws) if (1..=1_000_000).contains(&draws) => Corridor::new(count, draws, settings.level)?,
@@ -298,6 +309,7 @@ pub fn calibrate(
     let step = (CHUNK_NUMBERS / (draws * dim)).clamp(1, count);
     let mut start = 0;
     while start < count {
+        stop.go_on()?;
         let range = start..(start + step).min(count);
         let chunk = draw(range.clone())?;
         check_chunk(&chunk, &range, draws, dim)?;
@@ -323,6 +335,7 @@ pub fn calibrate(
     }
     let mut checks = Vec::with_capacity(quantities.len());
     for (quantity, ranks) in quantities {
+        stop.go_on()?;
         let ranks = Ranks::new(ranks, draws as u32)?;
         let (difference, uniformity) = (corridor.difference(&ranks)?, corridor.test(&ranks)?);
         checks.push(RankCheck { quantity, ranks, difference, uniformity, adjusted_p_value: 1.0 });
@@ -582,6 +595,23 @@ fn predict(target: &[f64], dim: usize, features: &[f64], count: usize) -> Vec<f6
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    /// Between two ranges of pairs, and before the first.
+    #[test]
+    fn a_token_ends_the_checks() {
+        let truth = vec![0.5; 3000];
+        let pairs = Pairs::new(&truth, 1, &[], 0).unwrap();
+        let settings = CalibrationSettings { draws: 2000, ..Default::default() };
+        let (stop, mut ranges) = (StopToken::new(), 0);
+        let mut draw = |range: Range<usize>| {
+            ranges += 1;
+            stop.stop();
+            Ok(PairDraws { draws: vec![0.0; 2000 * range.len()], log_densities: None })
+        };
+        assert!(matches!(calibrate_until(&pairs, &settings, &stop, &mut draw), Err(Error::Stopped(_))));
+        assert!(matches!(calibrate_until(&pairs, &settings, &stop, &mut draw), Err(Error::Stopped(_))));
+        assert_eq!(ranges, 1);
+    }
 
     #[test]
     fn coverage_and_sides_can_be_counted_by_hand() {

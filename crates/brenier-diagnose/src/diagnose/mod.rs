@@ -18,7 +18,9 @@ mod wasserstein;
 
 pub use c2st::{C2st, C2stSettings, c2st, c2st_until};
 pub(crate) use calibration::REGRESSION_COLUMNS;
-pub use calibration::{Calibration, CalibrationSettings, PairDraws, Pairs, Quantity, RankCheck, calibrate};
+pub use calibration::{
+    Calibration, CalibrationSettings, PairDraws, Pairs, Quantity, RankCheck, calibrate, calibrate_until,
+};
 pub use compare::{ColumnComparison, CompareSettings, Comparison, compare, compare_until};
 pub use mmd::{Bandwidth, Mmd, MmdTest, MmdTestSettings, mmd, mmd_test, mmd_test_until, mmd_until};
 pub use ranks::{Corridor, RankHistogram, Ranks, Uniformity, holm};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::folder::{CHECKPOINT, beside, forget, kept, states};
 use super::{Document, ExperimentEvent};
-use crate::data::{self, Output, Table, write_bytes};
+use crate::data::{self, Table, write_bytes};
 use crate::report::{DOTS_PER_INCH, PictureFormat, write_picture};
 use crate::{Error, Fitted, Journal, Posterior, Result, Run};
 
@@ -53,7 +53,7 @@ impl Artifact for Table {
     }
 
     fn save(&self, path: &Path) -> Result<()> {
-        data::write(&Output::Path(path.to_owned()), self)
+        data::write(path, self)
     }
 }
 
@@ -237,10 +237,10 @@ impl<'a> Workbench<'a> {
         self.artifact(&model_file(name), title, |run| {
             let model = fit(run)?.posterior;
             let blocks = [Some(&model), model.marginal()];
-            if blocks.into_iter().flatten().any(|block| block.header().training.stop.is_resumable()) {
+            if blocks.into_iter().flatten().any(|block| block.info().training.stop.is_resumable()) {
                 return Ok(None);
             }
-            let steps = model.header().training.steps;
+            let steps = model.info().training.steps;
             Ok(Some((model, Training { steps })))
         })
     }

@@ -12,6 +12,7 @@ use crate::{Error, Result};
 /// How the cells of a column are aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Align {
     /// As text is.
     Left,

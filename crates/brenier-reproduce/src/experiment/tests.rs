@@ -266,7 +266,7 @@ fn a_model_is_kept_when_its_training_has_ended() {
                     bench.model("map", "a map", |run| fit(&table, &settings, run))?
                 }
             };
-            assert_eq!(model.header().training.steps, step.result.steps);
+            assert_eq!(model.info().training.steps, step.result.steps);
             Ok(Document::new("A map").text(step.result.steps.to_string()))
         }
     }

@@ -194,7 +194,7 @@ impl LvExperiment {
             });
         }
         let times = draw_times(&model, &self.observed[0].summaries, count, REPEATS, seed)?;
-        let settings = model.header().settings.clone();
+        let settings = model.info().settings.clone();
         let (nll, baseline) = nll(&model, test)?;
         Ok(LvFit { method, rows, settings, training, nll, baseline, posteriors, times })
     }

@@ -113,11 +113,11 @@ pub(super) fn judge(
     settings: &SwSettings,
 ) -> Result<Scores> {
     // A recipe may look at the leading components alone.
-    let test = &test.leading(model.header().given_transform.input_dim());
+    let test = &test.leading(model.info().given_transform.input_dim());
     let densities = model.log_density(&test.modes, &test.features)?;
     let test_nll = Estimate::of(&densities.user.iter().map(|density| -density).collect::<Vec<_>>());
     let baseline = baseline::losses(model, &test.modes, &test.features, &densities)?;
-    let header = model.header();
+    let header = model.info();
     let calibration = match calibrated(model, test, settings) {
         Ok(found) => Some(found),
         Err(Error::Numerical(_)) => None,
@@ -202,7 +202,7 @@ fn at_observation(
     settings: &SwSettings,
 ) -> Result<AtObservation> {
     let mut y = observation.projected(projection);
-    y.truncate(model.header().given_transform.input_dim());
+    y.truncate(model.info().given_transform.input_dim());
     let mode = model.mode(&y, 1, settings.seed, &ModeSettings::default())?.remove(0).point;
     let drawn = model.sample(&y, 1, PROFILES, settings.seed, &SampleSettings::default())?.values;
     let mode = depths_of(&mode);

@@ -195,8 +195,8 @@ fn a_small_run_ends_in_a_document_and_is_resumed() {
     assert_eq!(figures(&old.to_string()), Scores { baseline: None, ..figures(&scores) });
     // A model that declares noise says so.
     let model = crate::Posterior::load(place.join("fresh-400.brenier")).unwrap();
-    assert_eq!(model.header().settings.noise.to_string(), "rest=0.25");
-    assert_eq!(model.header().settings.scaling, crate::transform::Scaling::Common);
+    assert_eq!(model.info().settings.noise.to_string(), "rest=0.25");
+    assert_eq!(model.info().settings.scaling, crate::transform::Scaling::Common);
     let other = SwExperiment::new(SwSettings { modes: 4, ..small() }).unwrap();
     let error = experiment::run(&other, &place, true, Run::silent()).unwrap_err().to_string();
     assert!(error.contains("another `modes`"), "{error}");

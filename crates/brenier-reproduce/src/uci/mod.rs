@@ -424,7 +424,7 @@ impl UciReproduction {
                 let run = Run::silent().stop(stop).journal(journal);
                 let model = fit_split(&self.table, &train, &split.valid, settings, run)?.posterior;
                 let blocks = [Some(&model), model.marginal()];
-                if blocks.into_iter().flatten().any(|block| block.header().training.stop.is_resumable()) {
+                if blocks.into_iter().flatten().any(|block| block.info().training.stop.is_resumable()) {
                     return Ok(None);
                 }
                 model.save(&path)?;

@@ -1,6 +1,7 @@
 //! The rounds of a run: pilot, proposals in batches, acceptance in order, weights, the next tolerance.
 
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use rayon::prelude::*;
@@ -12,7 +13,9 @@ use super::observe::{AbcEvent, Round};
 use super::population::{Kernel, Population};
 use super::settings::{AbcMethod, AbcSettings};
 use crate::data::{Table, discard};
-use crate::simulate::{self, Attempt, Outcome, SimulateEvent, SimulateSettings, Simulator, Stream, Streams};
+use crate::simulate::{
+    self, Attempt, Outcome, SimulateEvent, SimulateSettings, Simulator, Stream, Streams, Tell,
+};
 use crate::statistics::moments;
 use crate::{Error, Result};
 use crate::{Event, Journal, Run, StopToken};
@@ -283,6 +286,7 @@ impl<S: Simulator + ?Sized> Problem<'_, S> {
         streams: &Streams,
         kernel: Option<&Kernel<'_>>,
         state: &State,
+        tell: &Tell<'_>,
     ) -> Result<Block> {
         if self.stop.is_stopped() || self.late() {
             return Ok(Block::default());
@@ -312,7 +316,7 @@ impl<S: Simulator + ?Sized> Problem<'_, S> {
             }
         }
         let mut outputs = vec![0.0; count * width];
-        let attempts = self.simulator.simulate_many(&thetas, &mut rngs, &mut outputs)?;
+        let attempts = self.simulator.simulate_telling(&thetas, &mut rngs, &mut outputs, tell)?;
         let mut block = Block { complete: true, ..Block::default() };
         for (i, attempt) in attempts.into_iter().enumerate() {
             match attempt {
@@ -468,6 +472,7 @@ impl<S: Simulator + ?Sized> Search<'_, '_, S> {
             Some(SimulateEvent::Progress { done, .. }) => {
                 Some(Event::new(AbcEvent::Pilot { done: *done, rows }))
             }
+            Some(silent @ SimulateEvent::Silent { .. }) => Some(Event::new(silent.clone())),
             _ => None,
         });
         let run = Run::observed(&mut observer).stop(&stop).journal(journal);
@@ -516,8 +521,12 @@ impl<S: Simulator + ?Sized> Search<'_, '_, S> {
             .collect();
         let problem = &self.problem;
         let frozen = &*state;
-        let results: Result<Vec<Block>> =
-            blocks.into_par_iter().map(|range| problem.block(range, streams, kernel, frozen)).collect();
+        let run = Mutex::new(self.run.part(None));
+        let tell = |event| run.lock().unwrap_or_else(PoisonError::into_inner).tell(event);
+        let results: Result<Vec<Block>> = blocks
+            .into_par_iter()
+            .map(|range| problem.block(range, streams, kernel, frozen, &tell))
+            .collect();
         let results = results?;
         if results.iter().any(|block| !block.complete) {
             return Ok(false);

@@ -46,6 +46,7 @@ pub const SUMMARIES: [&str; 9] = [
 
 /// What the model gives back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Observable {
     /// The nine [`SUMMARIES`].
     #[default]

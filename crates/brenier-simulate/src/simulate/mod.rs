@@ -37,7 +37,7 @@ pub use linear_gaussian::{Gaussian, LinearGaussian};
 pub use lotka_volterra::LotkaVolterra;
 pub(crate) use prior::correlated;
 pub use prior::{Prior, PriorBlock};
-pub use program::{Program, ProgramControl, ProgramSettings};
+pub use program::{Program, ProgramSettings};
 pub use run::{
     FailedRow, Outcome, Shard, SimulateEvent, SimulateSettings, Simulated, merge, run, run_predictive,
 };
@@ -50,6 +50,7 @@ use crate::{Error, Result};
 
 /// How one simulation ended.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Attempt {
     /// The outputs are there.
     Done,
@@ -61,6 +62,9 @@ pub enum Attempt {
     /// The run was told to stop before there was an answer; the row is still to be made.
     Interrupted,
 }
+
+/// Passes what a simulator has to say to the observer of a run; called from any thread.
+pub type Tell<'a> = dyn Fn(SimulateEvent) -> Result<()> + Sync + 'a;
 
 /// A model to draw pairs (θ, outputs) from.
 pub trait Simulator: Send + Sync {
@@ -91,6 +95,19 @@ pub trait Simulator: Send + Sync {
             .zip(outputs)
             .map(|((theta, rng), outputs)| self.simulate(theta, rng, outputs))
             .collect()
+    }
+
+    /// As [`simulate_many`](Self::simulate_many), for a model that may have something to say meanwhile: `tell` passes an event
+    /// to the observer of the run, and its error ends the run.
+    fn simulate_telling(
+        &self,
+        thetas: &[f64],
+        rngs: &mut [Stream],
+        outputs: &mut [f64],
+        tell: &Tell<'_>,
+    ) -> Result<Vec<Attempt>> {
+        let _ = tell;
+        self.simulate_many(thetas, rngs, outputs)
     }
 
     /// How many rows a thread takes at once; one where a row is slow.

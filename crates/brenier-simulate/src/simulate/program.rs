@@ -3,6 +3,7 @@
 //! The protocol is described in docs/simulate.md: we say `brenier 1 NAME…` with the parameters' names, the program
 //! answers `outputs NAME…`; then each `run SEED VALUE…` is answered by `done VALUE…`, `abandon` or `fail WORDS`.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,8 +12,8 @@ use rand::Rng;
 
 use super::protocol;
 use super::worker::{Answer, Worker};
-use super::{Attempt, Prior, Simulator, Stream};
-use crate::{Error, Result, StopToken};
+use super::{Attempt, Prior, SimulateEvent, Simulator, Stream, Tell};
+use crate::{Error, Result, Run, StopToken};
 
 /// Time a program has to answer the greeting where the user sets no limit.
 const START_TIME: Duration = Duration::from_secs(120);
@@ -30,21 +31,19 @@ pub struct ProgramSettings {
     pub start_timeout: Option<Duration>,
     /// How many times a row is tried again on a fresh worker when its worker dies.
     pub retries: u32,
-}
-
-/// What surrounds a program.
-pub struct ProgramControl {
-    /// Set from elsewhere to end every wait.
-    pub stop: Option<StopToken>,
-    /// Told once, in words, when a program without a time-out has said nothing for `patience`.
-    pub notice: Box<dyn Fn(&str) + Send + Sync>,
-    /// Silence after which the notice is given.
+    /// Silence of a program without a `timeout` after which [`SimulateEvent::Silent`] is told.
     pub patience: Duration,
 }
 
-impl Default for ProgramControl {
+impl Default for ProgramSettings {
     fn default() -> Self {
-        Self { stop: None, notice: Box::new(|_| {}), patience: Duration::from_secs(10) }
+        Self {
+            command: String::new(),
+            timeout: None,
+            start_timeout: None,
+            retries: 2,
+            patience: Duration::from_secs(10),
+        }
     }
 }
 
@@ -56,7 +55,8 @@ pub struct Program {
     outputs: Vec<String>,
     idle: Mutex<Vec<Worker>>,
     restarts: AtomicU64,
-    control: ProgramControl,
+    /// Ends every wait.
+    stop: StopToken,
     /// Whether the user need not be told any more that the program is silent.
     noticed: AtomicBool,
 }
@@ -68,8 +68,8 @@ impl std::fmt::Debug for Program {
 }
 
 impl Program {
-    /// Starts a first worker and asks for the names of the outputs.
-    pub fn start(settings: ProgramSettings, prior: Prior, control: ProgramControl) -> Result<Self> {
+    /// Starts a first worker and asks for the names of the outputs. The token of `run` ends this and every later wait.
+    pub fn start(settings: ProgramSettings, prior: Prior, run: Run<'_>) -> Result<Self> {
         let words = split_words(&settings.command)?;
         let mut program = Self {
             settings,
@@ -78,10 +78,13 @@ impl Program {
             outputs: Vec::new(),
             idle: Mutex::new(Vec::new()),
             restarts: AtomicU64::new(0),
-            control,
+            stop: run.token().clone(),
             noticed: AtomicBool::new(false),
         };
-        let (worker, outputs) = program.launch().map_err(|problem| Error::setting("command", problem))?;
+        let run = Mutex::new(run);
+        let tell = |event| run.lock().unwrap_or_else(PoisonError::into_inner).tell(event);
+        let launched = program.launch(&tell)?;
+        let (worker, outputs) = launched.map_err(|problem| Error::setting("command", problem))?;
         if outputs.is_empty() {
             return Err(Error::setting("command", "the program names no outputs"));
         }
@@ -99,79 +102,71 @@ impl Program {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn stopped(&self) -> bool {
-        self.control.stop.as_ref().is_some_and(StopToken::is_stopped)
-    }
-
     /// Asks a worker and waits for its answer.
-    fn ask(&self, worker: &mut Worker, line: &str, timeout: Option<Duration>) -> Answer {
-        worker.ask(line, timeout, |waited| {
+    fn ask(
+        &self,
+        worker: &mut Worker,
+        line: &str,
+        timeout: Option<Duration>,
+        tell: &Tell<'_>,
+    ) -> Result<Answer> {
+        let told = Cell::new(Ok(()));
+        let answer = worker.ask(line, timeout, |waited| {
             // A time-out will give the hint itself.
-            let silent = self.settings.timeout.is_none() && waited >= self.control.patience;
+            let silent = self.settings.timeout.is_none() && waited >= self.settings.patience;
             if silent && !self.noticed.swap(true, Ordering::Relaxed) {
-                (self.control.notice)(&format!("no answer yet: {HINT}"));
+                let news = tell(SimulateEvent::Silent { notice: format!("no answer yet: {HINT}") });
+                let heard = news.is_ok();
+                told.set(news);
+                return heard;
             }
-            !self.stopped()
-        })
+            !self.stop.is_stopped()
+        });
+        told.into_inner().map(|()| answer)
     }
 
-    /// A new worker that has answered the greeting, and the outputs it named.
-    fn launch(&self) -> Result<(Worker, Vec<String>), String> {
-        let mut worker = Worker::spawn(&self.words)?;
+    /// A new worker that has answered the greeting, and the outputs it named; else what is wrong with the program.
+    fn launch(&self, tell: &Tell<'_>) -> Result<Result<(Worker, Vec<String>), String>> {
+        let mut worker = match Worker::spawn(&self.words) {
+            Ok(worker) => worker,
+            Err(problem) => return Ok(Err(problem)),
+        };
         let greeting = format!("brenier 1 {}\n", self.prior.names().join(" "));
         let limit = self.settings.start_timeout.or(self.settings.timeout).unwrap_or(START_TIME);
-        let answer = match self.ask(&mut worker, &greeting, Some(limit)) {
+        let answer = match self.ask(&mut worker, &greeting, Some(limit), tell)? {
             Answer::Line(line) => line,
             Answer::Late => {
-                return Err(format!(
+                return Ok(Err(format!(
                     "the program did not answer the greeting within {} s: {HINT} One that starts slowly needs a longer \
                      `start_timeout`",
                     limit.as_secs_f64()
-                ));
+                )));
             }
             Answer::Dead(words) => {
-                return Err(format!("the program ended before it said its outputs{words}"));
+                return Ok(Err(format!("the program ended before it said its outputs{words}")));
             }
-            Answer::Stopped => return Err("stopped".into()),
+            Answer::Stopped => return Ok(Err("stopped".into())),
         };
-        Ok((worker, protocol::outputs(&answer)?))
+        Ok(protocol::outputs(&answer).map(|outputs| (worker, outputs)))
     }
 
     /// A free worker, or a new one.
-    fn worker(&self) -> Result<Worker, String> {
+    fn worker(&self, tell: &Tell<'_>) -> Result<Result<Worker, String>> {
         if let Some(worker) = self.idle().pop() {
-            return Ok(worker);
+            return Ok(Ok(worker));
         }
-        let (worker, outputs) = self.launch()?;
-        if outputs != self.outputs {
-            return Err(format!(
+        Ok(self.launch(tell)?.and_then(|(worker, outputs)| match outputs == self.outputs {
+            true => Ok(worker),
+            false => Err(format!(
                 "a second worker names other outputs: {} instead of {}",
                 outputs.join(" "),
                 self.outputs.join(" ")
-            ));
-        }
-        Ok(worker)
-    }
-}
-
-impl Simulator for Program {
-    fn identity(&self) -> String {
-        format!("command {}", self.words.join("\u{1f}"))
+            )),
+        }))
     }
 
-    fn prior(&self) -> &Prior {
-        &self.prior
-    }
-
-    fn output_names(&self) -> &[String] {
-        &self.outputs
-    }
-
-    fn block_rows(&self) -> usize {
-        1
-    }
-
-    fn simulate(&self, theta: &[f64], rng: &mut Stream, outputs: &mut [f64]) -> Result<Attempt> {
+    /// One row.
+    fn row(&self, theta: &[f64], rng: &mut Stream, outputs: &mut [f64], tell: &Tell<'_>) -> Result<Attempt> {
         use std::fmt::Write as _;
         // Exact in a double, for languages that have no other numbers.
         let mut line = format!("run {}", rng.next_u64() >> 11);
@@ -181,17 +176,17 @@ impl Simulator for Program {
         line.push('\n');
         let mut last = String::new();
         for _ in 0..=self.settings.retries {
-            if self.stopped() {
+            if self.stop.is_stopped() {
                 return Ok(Attempt::Interrupted);
             }
-            let mut worker = match self.worker() {
+            let mut worker = match self.worker(tell)? {
                 Ok(worker) => worker,
                 Err(problem) => {
                     last = problem;
                     continue;
                 }
             };
-            match self.ask(&mut worker, &line, self.settings.timeout) {
+            match self.ask(&mut worker, &line, self.settings.timeout, tell)? {
                 Answer::Line(answer) => match protocol::answer(&answer, &self.outputs, outputs) {
                     Ok(attempt) => {
                         // It does flush its output: later rows are slow, not stuck.
@@ -217,10 +212,48 @@ impl Simulator for Program {
                 Answer::Stopped => return Ok(Attempt::Interrupted),
             }
         }
-        if self.stopped() {
+        if self.stop.is_stopped() {
             return Ok(Attempt::Interrupted);
         }
         Ok(Attempt::Failed(last))
+    }
+}
+
+impl Simulator for Program {
+    fn identity(&self) -> String {
+        format!("command {}", self.words.join("\u{1f}"))
+    }
+
+    fn prior(&self) -> &Prior {
+        &self.prior
+    }
+
+    fn output_names(&self) -> &[String] {
+        &self.outputs
+    }
+
+    fn block_rows(&self) -> usize {
+        1
+    }
+
+    fn simulate(&self, theta: &[f64], rng: &mut Stream, outputs: &mut [f64]) -> Result<Attempt> {
+        self.row(theta, rng, outputs, &|_| Ok(()))
+    }
+
+    fn simulate_telling(
+        &self,
+        thetas: &[f64],
+        rngs: &mut [Stream],
+        outputs: &mut [f64],
+        tell: &Tell<'_>,
+    ) -> Result<Vec<Attempt>> {
+        let thetas = thetas.chunks_exact(self.prior.dim());
+        let outputs = outputs.chunks_exact_mut(self.outputs.len());
+        thetas
+            .zip(rngs)
+            .zip(outputs)
+            .map(|((theta, rng), outputs)| self.row(theta, rng, outputs, tell))
+            .collect()
     }
 }
 
@@ -230,7 +263,8 @@ impl Drop for Program {
     }
 }
 
-/// The words of a command line; quotes and backslashes work as in a shell, nothing else does.
+/// The words of a command line; quotes and backslashes work as in a shell, nothing else does. Not those of the crate `shell-words`,
+/// for which a backslash in a path of Windows is an escape, a word with `#` in front a comment, and a last backslash no mistake.
 fn split_words(command: &str) -> Result<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -271,21 +305,21 @@ fn split_words(command: &str) -> Result<Vec<String>> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::{PriorBlock, Streams};
+    use super::super::{PriorBlock, SimulateSettings, Streams};
     use super::*;
+    use crate::Event;
 
     /// A shell that runs `script`, with one parameter.
     #[cfg(unix)]
     fn shell(script: &str) -> Result<Program> {
-        started(script, None, ProgramControl::default())
+        started(script, ProgramSettings::default(), Run::silent())
     }
 
     #[cfg(unix)]
-    fn started(script: &str, timeout: Option<Duration>, control: ProgramControl) -> Result<Program> {
-        let command = format!("sh -c '{script}'");
-        let settings = ProgramSettings { command, timeout, start_timeout: None, retries: 0 };
+    fn started(script: &str, settings: ProgramSettings, run: Run<'_>) -> Result<Program> {
+        let settings = ProgramSettings { command: format!("sh -c '{script}'"), retries: 0, ..settings };
         let block = PriorBlock::Uniform { name: "a".into(), low: 0.0, high: 1.0 };
-        Program::start(settings, Prior::new(&[block], "".as_ref())?, control)
+        Program::start(settings, Prior::new(&[block], "".as_ref())?, run)
     }
 
     /// The program waits for the notice, so that no time decides.
@@ -299,25 +333,44 @@ mod tests {
             let script =
                 format!("read x; {greeting} echo outputs s; while read x; do {row} echo done 7; done")
                     .replace("WAIT", &wait);
-            let told = std::sync::Arc::new(Mutex::new(Vec::new()));
-            let heard = std::sync::Arc::clone(&told);
-            let notice = move |text: &str| {
-                heard.lock().unwrap().push(text.to_owned());
-                std::fs::write(&go, "").unwrap();
+            let (mut told, mut done) = (Vec::new(), 0);
+            let mut observer = |event: &Event| {
+                match event.get() {
+                    Some(SimulateEvent::Silent { notice }) => {
+                        told.push(notice.clone());
+                        std::fs::write(&go, "").unwrap();
+                    }
+                    Some(SimulateEvent::Progress { done: rows, .. }) => done = *rows,
+                    _ => {}
+                }
+                Ok(())
             };
-            let control = ProgramControl {
-                notice: Box::new(notice),
-                patience: Duration::from_millis(1),
-                ..ProgramControl::default()
-            };
-            let program = started(&script, None, control).unwrap();
-            let mut outputs = [0.0];
-            for number in 0..2 {
-                let rng = &mut Streams::new(1, 2).get(number);
-                assert_eq!(program.simulate(&[0.5], rng, &mut outputs).unwrap(), Attempt::Done);
-            }
-            assert_eq!(*told.lock().unwrap(), ["no answer yet: does the program flush its output?"]);
+            let settings =
+                ProgramSettings { patience: Duration::from_millis(1), ..ProgramSettings::default() };
+            let program = started(&script, settings, Run::observed(&mut observer)).unwrap();
+            let rows = SimulateSettings { rows: 2, ..SimulateSettings::default() };
+            super::super::run(&program, &rows, None, Run::observed(&mut observer)).unwrap();
+            assert_eq!((told.len(), done), (1, 2));
+            assert_eq!(told, ["no answer yet: does the program flush its output?"]);
         }
+    }
+
+    /// An observer that fails ends a wait for a row and that for the greeting.
+    #[cfg(unix)]
+    #[test]
+    fn an_observer_that_fails_ends_the_wait() {
+        let mut failing = |event: &Event| match event.get() {
+            Some(SimulateEvent::Silent { .. }) => Err(Error::Numerical("enough".into())),
+            _ => Ok(()),
+        };
+        let patience = Duration::from_millis(1);
+        let settings = || ProgramSettings { patience, ..ProgramSettings::default() };
+        let text = started("sleep 60", settings(), Run::observed(&mut failing)).unwrap_err().to_string();
+        assert!(text.contains("enough"), "{text}");
+        let program = started("read x; echo outputs s; sleep 60", settings(), Run::silent()).unwrap();
+        let rows = SimulateSettings { rows: 2, ..SimulateSettings::default() };
+        let ended = super::super::run(&program, &rows, None, Run::observed(&mut failing));
+        assert!(ended.unwrap_err().to_string().contains("enough"));
     }
 
     /// Neither the greeting nor a row is waited for longer than asked; both times the usual reason is named.
@@ -325,7 +378,8 @@ mod tests {
     #[test]
     fn a_time_out_covers_the_greeting_and_every_row() {
         let short = Some(Duration::from_millis(50));
-        let text = started("read x; read y", short, ProgramControl::default()).unwrap_err().to_string();
+        let settings = ProgramSettings { timeout: short, ..ProgramSettings::default() };
+        let text = started("read x; read y", settings, Run::silent()).unwrap_err().to_string();
         assert!(text.contains("did not answer the greeting within 0.05 s: does the program flush"), "{text}");
         let mut program = shell("read x; echo outputs s; read y; read z").unwrap();
         program.settings.timeout = short;

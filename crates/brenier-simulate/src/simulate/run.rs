@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::journal::{Record, RowFormat};
-use super::{Attempt, Simulator, Stream, Streams};
+use super::{Attempt, Simulator, Stream, Streams, Tell};
 use crate::data::{Log, Table};
 use crate::{Error, EventKind, Result, Run};
 
@@ -111,6 +111,11 @@ pub enum SimulateEvent {
         abandoned: u64,
         /// Rows that failed.
         failed: u64,
+    },
+    /// A program without a time-out has not answered for its [`patience`](super::ProgramSettings::patience); told once.
+    Silent {
+        /// What the user should look at, in words.
+        notice: String,
     },
 }
 
@@ -274,12 +279,14 @@ fn run_with<S: Simulator + ?Sized>(
     let first_rows = range.start..range.start + first_rows.map_or(0, |last| last as u64 + 1);
     let failed_before = collected.failures.len();
     let collected = Mutex::new(collected);
+    let tell = |event| collected.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).run.tell(event);
     blocks.into_par_iter().try_for_each(|block| {
         if stop.is_stopped() {
             return Ok(());
         }
         let first = range.start + block.start as u64;
-        let records = simulate_block(simulator, &streams, first, block.len(), parameters, patience.repeats)?;
+        let records =
+            simulate_block(simulator, &streams, first, block.len(), parameters, patience.repeats, &tell)?;
         let mut collected = collected.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         for record in records {
             if let Some(journal) = &mut collected.journal {
@@ -371,6 +378,7 @@ fn simulate_block<S: Simulator + ?Sized>(
     count: usize,
     parameters: Option<&Table>,
     repeats: u32,
+    tell: &Tell<'_>,
 ) -> Result<Vec<Record>> {
     let (dim, outputs) = (simulator.prior().dim(), simulator.output_names().len());
     let width = dim + outputs;
@@ -389,8 +397,12 @@ fn simulate_block<S: Simulator + ?Sized>(
             }
         }
         let n = pending.len();
-        let attempts =
-            simulator.simulate_many(&thetas[..n * dim], &mut rngs[..n], &mut answers[..n * outputs])?;
+        let attempts = simulator.simulate_telling(
+            &thetas[..n * dim],
+            &mut rngs[..n],
+            &mut answers[..n * outputs],
+            tell,
+        )?;
         let mut again = Vec::new();
         let mut again_rngs = Vec::new();
         for (i, attempt) in attempts.into_iter().enumerate() {

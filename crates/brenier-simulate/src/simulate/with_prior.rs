@@ -1,6 +1,6 @@
 //! A model with a prior other than its own, such as a narrower one for more simulations near an observation.
 
-use super::{Attempt, Prior, Simulator, Stream};
+use super::{Attempt, Prior, Simulator, Stream, Tell};
 use crate::{Error, Result};
 
 /// A model whose parameters have another prior. Where the model abandons a simulation, the row is drawn again from that prior.
@@ -60,6 +60,16 @@ impl Simulator for WithPrior {
         outputs: &mut [f64],
     ) -> Result<Vec<Attempt>> {
         self.model.simulate_many(thetas, rngs, outputs)
+    }
+
+    fn simulate_telling(
+        &self,
+        thetas: &[f64],
+        rngs: &mut [Stream],
+        outputs: &mut [f64],
+        tell: &Tell<'_>,
+    ) -> Result<Vec<Attempt>> {
+        self.model.simulate_telling(thetas, rngs, outputs, tell)
     }
 
     fn block_rows(&self) -> usize {

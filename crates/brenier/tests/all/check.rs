@@ -79,7 +79,7 @@ fn a_learned_map_is_certified_and_faults_are_named() {
         assert!((integral.integral - 1.0).abs() < 1e-3 && integral.resolution < 1e-3, "{integral:?}");
     }
     assert_eq!(found.calibration.checks.len(), 5);
-    assert!(found.calibration.explained.is_some() && found.support.as_ref().unwrap().extreme < 10);
+    assert!(found.calibration.explained.is_some() && found.outliers.as_ref().unwrap().extreme < 10);
     let likelihood = &found.likelihood;
     assert_eq!((likelihood.rows, likelihood.failed), (1500, 0));
     let exact: f64 =
@@ -376,13 +376,13 @@ fn the_gap_is_that_of_the_saved_model() {
         Estimate::of(&densities.standardised.iter().map(|d| -d).collect::<Vec<_>>())
     };
     let (train_nll, valid_nll) = (score(&train), score(&valid));
-    let scores = model.header().training.scores.clone().unwrap();
+    let scores = model.info().training.scores.clone().unwrap();
     assert_eq!((scores.train.rows, scores.valid.rows, scores.train.failed), (train.len(), valid.len(), 0));
     for (stored, truth) in [(&scores.train.nll, &train_nll), (&scores.valid.nll, &valid_nll)] {
         assert!((stored.mean - truth.mean).abs() < 1e-3, "{stored:?} {truth:?}");
         assert!((stored.median - truth.median).abs() < 1e-3, "{stored:?} {truth:?}");
     }
-    assert!((scores.valid.nll.mean - model.header().training.best_valid_nll).abs() < 1e-3);
+    assert!((scores.valid.nll.mean - model.info().training.best_valid_nll).abs() < 1e-3);
 
     let held_out = example::simulate(300, 1);
     let settings = CheckSettings { pairs: 50, draws: Some(20), ..CheckSettings::default() };

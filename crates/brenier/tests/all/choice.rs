@@ -23,14 +23,14 @@ fn the_best_trial_is_fitted_and_the_choice_is_the_same_for_any_number_of_threads
         pool.install(|| brenier::fit(&table, &settings, Run::silent())).unwrap().posterior
     };
     let model = run(1);
-    let choice = model.header().choice.clone().unwrap();
+    let choice = model.info().choice.clone().unwrap();
     assert!(choice.trials.iter().all(|trial| trial.valid_nll.is_some()));
-    let kept = &model.header().settings;
+    let kept = &model.info().settings;
     assert_eq!(kept.method, choice.trials[choice.chosen].method);
     assert!(!kept.auto);
     let densities = |model: &brenier::Posterior| model.log_density(&[0.3, 0.4], &[0.5]).unwrap().user;
     let other = run(3);
-    assert_eq!(other.header().choice, Some(choice));
+    assert_eq!(other.info().choice, Some(choice));
     assert_eq!(densities(&model), densities(&other));
 }
 
@@ -48,7 +48,7 @@ fn a_fit_that_is_stopped_in_its_trials_ends_with_the_best_of_them() {
         let stop = brenier::StopToken::new();
         stop.stop();
         let fitted = brenier::fit(&table, &settings, Run::silent().stop(&stop)).unwrap();
-        let header = fitted.posterior.header();
+        let header = fitted.posterior.info();
         let choice = header.choice.as_ref().unwrap();
         assert_eq!(fitted.posterior.maps().len(), maps);
         assert_eq!(header.settings.method, choice.trials[choice.chosen].method);

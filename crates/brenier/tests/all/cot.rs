@@ -375,7 +375,7 @@ fn a_warm_start_comes_before_the_epochs_and_is_told() {
     };
     let mut settings = warm_fit();
     let (posterior, told) = run(&settings);
-    let training = &posterior.header().training;
+    let training = &posterior.info().training;
     assert_eq!((training.stop, training.steps), (Stop::Epochs, 30 + 3 * 9));
     let warmed = |told: &[TrainEvent]| {
         told.iter().position(|event| matches!(event, TrainEvent::Warmed { step: 30, .. }))
@@ -391,7 +391,7 @@ fn a_warm_start_comes_before_the_epochs_and_is_told() {
     for (most, warm) in [(40, true), (30, true), (12, false)] {
         settings.train.max_steps = Some(most);
         let (posterior, told) = run(&settings);
-        let training = &posterior.header().training;
+        let training = &posterior.info().training;
         assert_eq!((training.stop, training.steps, warmed(&told).is_some()), (Stop::Steps, most, warm));
     }
 }

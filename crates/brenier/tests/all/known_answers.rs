@@ -295,7 +295,7 @@ fn both_methods_find_the_optimal_map_between_gaussians() {
     // The methods of the paper look for the optimal map.
     for method in Method::published() {
         let posterior = fitted(table.clone(), &settings(method, "x1,x2", "y"));
-        let header = posterior.header();
+        let header = posterior.info();
         let (mut square, mut all) = (0.0, Vec::new());
         for row in test.chunks_exact(3) {
             let (mut x, mut y, mut z) = ([0.0; 2], [0.0], [0.0; 2]);
@@ -497,7 +497,7 @@ fn a_cosine_lowers_the_rate_over_all_epochs() {
         ..Default::default()
     };
     let posterior = fitted(brenier::example::simulate(600, 1), &settings);
-    assert_eq!(posterior.header().training.stop, Stop::Epochs);
+    assert_eq!(posterior.info().training.stop, Stop::Epochs);
     let history = posterior.history();
     assert!(history.len() > 10 && history.iter().all(|p| p.drops == 0));
     assert!(history.windows(2).all(|pair| pair[1].learning_rate < pair[0].learning_rate));

@@ -88,7 +88,7 @@ fn every_method_keeps_what_a_map_promises() {
         let unconditional = FitSettings { given: None, ..conditional.clone() };
         for (settings, given) in [(&conditional, 1), (&unconditional, 0)] {
             let model = fitted(&table, settings);
-            let name = format!("{:?}, {given} given columns", model.header().settings.method);
+            let name = format!("{:?}, {given} given columns", model.info().settings.method);
             let map = model.map();
             assert_eq!((map.target_dim(), map.given_dim()), (2, given), "{name}");
             densities_and_gradients_agree(&name, map);
@@ -227,7 +227,7 @@ fn certificates_and_descriptions_hold(name: &str, map: &dyn TransportMap) {
 }
 
 fn sizes_and_costs_are_known(name: &str, model: &Posterior) {
-    let (map, resolved) = (model.map(), &model.header().settings.method);
+    let (map, resolved) = (model.map(), &model.info().settings.method);
     let (n, m) = (map.target_dim(), map.given_dim());
     let count: usize = map.single().tensors().iter().map(|spec| spec.indices().count()).sum();
     assert!(count > 0 && count <= map.parameters(), "{name}");
@@ -371,7 +371,7 @@ fn every_method_that_is_stopped_resumes_to_the_same_bits() {
         let mut settings = quick(&method, "x1,x2", "y");
         settings.train.validate_every = 5;
         let whole = fit(&table, &settings, Run::silent()).unwrap().posterior;
-        if whole.header().training.stop == Stop::ClosedForm {
+        if whole.info().training.stop == Stop::ClosedForm {
             continue;
         }
         let mut stops = 0;

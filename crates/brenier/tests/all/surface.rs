@@ -98,15 +98,15 @@ fn outside_of_a_support_the_density_is_zero_and_gradients_are_in_the_users_units
 fn trials_choose_where_no_method_is_named() {
     let table = example::simulate(200, 0);
     let chosen = Fit::of("x1,x2").given("y").epochs(1).run(&table).unwrap();
-    let choice = chosen.header().choice.as_ref().unwrap();
-    assert_eq!(chosen.header().settings.method, choice.trials[choice.chosen].method);
+    let choice = chosen.info().choice.as_ref().unwrap();
+    assert_eq!(chosen.info().settings.method, choice.trials[choice.chosen].method);
     for fit in [
         Fit::of("x1,x2").quick(),
         Fit::of("x1,x2").method(Method::PcpMap),
         Fit::of("x1,x2").method_settings(Method::PcpMap.defaults()),
     ] {
         let plain = fit.given("y").epochs(1).run(&table).unwrap();
-        assert!(plain.header().choice.is_none() && plain.method() == Method::PcpMap);
+        assert!(plain.info().choice.is_none() && plain.method() == Method::PcpMap);
     }
 }
 
@@ -139,7 +139,7 @@ fn a_stop_token_ends_a_fit_from_elsewhere() {
     let fit = Fit::of("x1,x2").given("y").quick().stop(&stop).observer(&mut stopper);
     let fitted = fit.run_fully(&example::simulate(500, 0)).unwrap();
     assert!(stop.is_stopped() && !fitted.validated);
-    assert_eq!(fitted.posterior.header().training.steps, 3);
+    assert_eq!(fitted.posterior.info().training.steps, 3);
 }
 
 /// What a program with threads hands from one to another.
@@ -176,9 +176,33 @@ fn a_stop_token_ends_long_calls_of_a_posterior() {
     assert!(matches!(at.mode(), Err(Error::Stopped(_))));
     let together = joint.sample_joint_until(10, 0, &SampleSettings::default(), &stop);
     assert!(matches!(together, Err(Error::Stopped(_))));
+    assert!(matches!(at.log_density(&vec![0.1; 40_000]), Err(Error::Stopped(_))));
+    assert!(matches!(at.log_density_gradient(&vec![0.1; 40_000]), Err(Error::Stopped(_))));
+    assert!(matches!(joint.log_density_joint_until(&[0.1, 0.2], &[0.3], &stop), Err(Error::Stopped(_))));
     stop.set(false);
     let draws = |at: brenier::At<'_>| at.sample(20).unwrap();
     assert_eq!(draws(joint.at(&[0.1]).unwrap().stop(&stop)), draws(joint.at(&[0.1]).unwrap()));
+}
+
+/// More rows than are scored between two looks at a token: every row has the density that it has in other company.
+#[test]
+fn densities_of_many_rows_are_those_of_few() {
+    for method in [Method::PcpMap, Method::Npe, Method::CotFlow, Method::Gaussian] {
+        let settings = quick(method);
+        let posterior = Fit::with_settings(settings).run(&example::simulate(300, 0)).unwrap();
+        let table = example::simulate(500, 1);
+        let (x, y): (Vec<f64>, Vec<f64>) = (
+            table.iter().flat_map(|row| [row[0], row[1]]).collect(),
+            table.iter().map(|row| row[2]).collect(),
+        );
+        let few = posterior.log_density_gradient(&x, &y).unwrap();
+        let many = posterior.log_density_gradient(&x.repeat(66), &y.repeat(66)).unwrap();
+        assert_eq!(many.0[..500], few.0, "{method:?}");
+        assert_eq!(many.0[32_500..], few.0, "{method:?}");
+        assert_eq!(many.1[65_000..], few.1, "{method:?}");
+        let densities = posterior.log_density(&x.repeat(66), &y.repeat(66)).unwrap();
+        assert_eq!(densities.user[32_500..], posterior.log_density(&x, &y).unwrap().user, "{method:?}");
+    }
 }
 
 /// More draws than are made between two looks at a token: the first of them are those of a shorter call.
@@ -245,7 +269,7 @@ fn the_hash_of_the_data_is_that_of_the_selected_columns() {
     let hash = |table: &Table| {
         let fitted =
             run(&Prepared::new(table, &quick(Method::Gaussian)).unwrap(), &quick(Method::Gaussian), None);
-        fitted.posterior.header().data_sha256.clone()
+        fitted.posterior.info().data_sha256.clone()
     };
     assert_eq!(hash(&table), hash(&wider));
 }
@@ -287,10 +311,10 @@ fn every_model_knows_what_the_baseline_scores() {
     let table = example::simulate(600, 0);
     let model = Fit::with_settings(quick(Method::PcpMap)).run(&table).unwrap();
     let gaussian = Fit::with_settings(quick(Method::Gaussian)).run(&table).unwrap();
-    let baseline = model.header().baseline.as_ref().unwrap();
+    let baseline = model.info().baseline.as_ref().unwrap();
     assert_eq!(baseline.method.method(), Method::Gaussian);
-    assert_eq!(baseline.valid_nll, gaussian.header().training.best_valid_nll);
-    assert!(gaussian.header().baseline.is_none());
+    assert_eq!(baseline.valid_nll, gaussian.info().training.best_valid_nll);
+    assert!(gaussian.info().baseline.is_none());
 }
 
 #[test]
@@ -304,9 +328,9 @@ fn an_ensemble_is_a_mixture_of_its_members() {
         let at = model.at(&[0.2]).unwrap();
         let x = [0.3, -0.1];
         let mut standardised = x;
-        model.header().target_transform.forward(&x, &mut standardised).unwrap();
+        model.info().target_transform.forward(&x, &mut standardised).unwrap();
         let mut given = [0.0];
-        model.header().given_transform.forward(&[0.2], &mut given).unwrap();
+        model.info().given_transform.forward(&[0.2], &mut given).unwrap();
         let densities = model.maps().map(|map| {
             let mut density = [0.0];
             map.double().log_density(&standardised, &given, &mut density).unwrap();
@@ -331,7 +355,7 @@ fn an_ensemble_is_a_mixture_of_its_members() {
         assert!(close(&draws.values, &two.values[..1200]));
         let z_of = |map: &dyn brenier::map::TransportMap, row: &[f64]| {
             let mut x = [0.0; 2];
-            model.header().target_transform.forward(row, &mut x).unwrap();
+            model.info().target_transform.forward(row, &mut x).unwrap();
             let (mut z, mut log_det) = ([0.0; 2], [0.0]);
             map.double().forward(&x, &given, &mut z, &mut log_det).unwrap();
             z
@@ -446,7 +470,7 @@ fn a_stop_keeps_the_members_that_were_validated() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     let fit = Fit::with_settings(settings).stop(&stop).observer(&mut observer);
     let fitted = pool.install(|| fit.run_fully(&table)).unwrap();
-    let header = fitted.posterior.header();
+    let header = fitted.posterior.info();
     assert!(fitted.validated && header.training.stop == Stop::Interrupted);
     assert_eq!(header.members.iter().map(|member| member.weight).collect::<Vec<_>>(), [0.5, 0.5]);
     assert_eq!(header.members[0].training.stop, Stop::Epochs);

@@ -206,8 +206,8 @@ fn finals_are_sorted_by_validation_and_scored_on_the_test_rows() {
     let (outcome, _) = problem.run(folder.path(), 2, usize::MAX, None).unwrap();
     assert!(outcome.finals.is_sorted_by(|a, b| a.valid_nll <= b.valid_nll));
     let best = outcome.best.as_ref().unwrap();
-    assert_eq!(Some(best.header().training.best_valid_nll), outcome.finals[0].valid_nll);
-    assert_eq!(best.header().seed, outcome.finals[0].seed);
+    assert_eq!(Some(best.info().training.best_valid_nll), outcome.finals[0].valid_nll);
+    assert_eq!(best.info().seed, outcome.finals[0].seed);
     let test = problem.table.select_rows(&problem.split.test);
     let pick = |names: &[&str]| -> Vec<f64> {
         let columns: Vec<usize> = names.iter().map(|name| test.column(name).unwrap()).collect();
@@ -258,7 +258,7 @@ fn joint_maps_and_flows_are_searched_too() {
         let (outcome, _) = problem.run(folder.path(), 2, usize::MAX, None).unwrap();
         let best = outcome.best.unwrap();
         let losses = [Some(&best), best.marginal()];
-        let sum: f64 = losses.into_iter().flatten().map(|block| block.header().training.best_valid_nll).sum();
+        let sum: f64 = losses.into_iter().flatten().map(|block| block.info().training.best_valid_nll).sum();
         assert_eq!(outcome.finals[0].valid_nll, Some(sum));
         assert_eq!(best.marginal().is_some(), joint);
         assert!(outcome.complete && outcome.finals[0].test_nll.unwrap().is_finite());
@@ -297,7 +297,7 @@ fn every_method_is_searched_to_its_end() {
         assert_ne!(outcome.trials[0], outcome.trials[1], "{method:?}: something was drawn");
         let (best, last) = (outcome.best.unwrap(), &outcome.finals[0]);
         assert_eq!(best.method(), method);
-        assert_eq!(last.valid_nll, Some(best.header().training.best_valid_nll), "{method:?}");
+        assert_eq!(last.valid_nll, Some(best.info().training.best_valid_nll), "{method:?}");
         assert!(last.test_nll.unwrap().is_finite(), "{method:?}");
     }
 }

@@ -82,7 +82,7 @@ fn a_reduction_finds_two_signals_in_three_hundred_noisy_columns() {
     assert!((exact + 4.42).abs() < 0.05, "{exact}");
     let reduced = FitSettings { reduce: Some(20), ..settings(Method::PcpMap) };
     let model = trained(&waves(5000, NOISE, 1), &reduced);
-    let reduction = model.header().given_transform.reduction().unwrap();
+    let reduction = model.info().given_transform.reduction().unwrap();
     assert!(reduction.correlations()[1] > 0.98, "{:?}", reduction.correlations());
     let nll = test_nll(&model);
     assert!(nll < exact + 0.2 && nll > exact - 0.1, "{nll} {exact}");
@@ -105,7 +105,7 @@ fn fresh_noise_on_noise_free_columns_learns_the_noisy_posterior() {
         let bound = if reduce.is_some() { 0.45 } else { 0.75 };
         assert!(nll < exact + bound && nll > exact - 0.1, "{reduce:?}: {nll} {exact}");
         // Validation rows have noise, too: their loss is not that of a target known exactly.
-        let header = model.header();
+        let header = model.info();
         let valid = header.training.best_valid_nll - header.target_transform.linear_scale_log_det();
         assert!((valid - nll).abs() < 0.3, "{valid} {nll}");
         assert_eq!(header.settings.noise.to_string(), "rest=0.3");
@@ -123,7 +123,7 @@ fn jitter_keeps_a_map_from_learning_the_noise_by_heart() {
     let plain = settings(Method::PcpMap);
     let jittered = FitSettings { jitter: noise_of("0.6"), ..plain.clone() };
     let gap = |model: &Posterior| {
-        let scores = model.header().training.scores.clone().unwrap();
+        let scores = model.info().training.scores.clone().unwrap();
         scores.valid.nll.mean - scores.train.nll.mean
     };
     let (plain, jittered) = (trained(&table, &plain), trained(&table, &jittered));
@@ -152,7 +152,7 @@ fn fresh_noise_has_the_same_bits_on_any_threads_and_after_a_resume() {
         Ok(())
     };
     let cut = fit(&table, &own, Run::observed(&mut observer).stop(&stop).journal(journal(false))).unwrap();
-    assert!(cut.posterior.header().training.stop.is_resumable());
+    assert!(cut.posterior.info().training.stop.is_resumable());
     let resumed = fit(&table, &own, Run::silent().journal(journal(true))).unwrap();
     assert!(resumed.posterior.to_bytes().unwrap() == whole, "resume");
     // Another seed has other noise, and a step that is not noisy other weights.
@@ -211,7 +211,7 @@ fn a_surrogate_has_the_same_bits_on_any_threads_and_after_a_resume() {
         fit(&table, &own, run).unwrap().posterior
     };
     for (resume, in_members) in [(false, false), (true, true)] {
-        assert!(cut(resume, in_members).header().training.stop.is_resumable(), "{in_members}");
+        assert!(cut(resume, in_members).info().training.stop.is_resumable(), "{in_members}");
     }
     let resumed = fit(&table, &own, Run::silent().journal(journal(true))).unwrap();
     assert!(resumed.posterior.to_bytes().unwrap() == whole, "resume");

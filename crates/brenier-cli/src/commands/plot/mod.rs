@@ -6,12 +6,12 @@ mod predictive;
 
 use std::path::Path;
 
-use brenier::data::{Output, ReadOptions};
+use brenier::data::ReadOptions;
 use brenier::report::{PictureFormat, PictureSize, write_picture};
 
 use crate::failure::Failure;
 use crate::plot_args::{PictureArguments, PlotCommand};
-use crate::tables::load;
+use crate::tables::{Output, load};
 use crate::{observations, output};
 
 pub(crate) fn run(command: &PlotCommand) -> Result<(), Failure> {

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use brenier::data::{ReadOptions, Selection, Table};
 use brenier::report::{Histogram, Histograms, PredictivePlot, PredictiveSeries};
-use brenier::simulate::{Outcome, Simulator, run_predictive};
-use brenier::{Error, Posterior, Run, StopToken};
+use brenier::simulate::{Outcome, SimulateEvent, Simulator, run_predictive};
+use brenier::{Error, Event, Posterior, Run, StopToken};
 
 use super::{check, point, size, texts, write};
 use crate::failure::Failure;
@@ -177,7 +177,13 @@ fn outputs(
     seed: u64,
     stop: &StopToken,
 ) -> Result<Vec<f64>, Failure> {
-    let run = Run::silent().stop(stop);
+    let mut observer = |event: &Event| {
+        if let Some(SimulateEvent::Silent { notice }) = event.get() {
+            output::warning(notice);
+        }
+        Ok(())
+    };
+    let run = Run::observed(&mut observer).stop(stop);
     let simulated = match run_predictive(simulator, parameters, seed, run)? {
         Outcome::Complete(simulated) => simulated,
         Outcome::Interrupted { .. } => {

@@ -305,6 +305,7 @@ fn grown(
     let journal = run.plan().cloned();
     let trained = settings.train(Training {
         data,
+        nearby: None,
         train_rows: &train_rows,
         valid_rows: &valid_rows,
         settings: &TrainSettings { patience: Some(5), ..Default::default() },

@@ -7,33 +7,15 @@ use crate::Result;
 use crate::kernel::Real;
 use crate::map::Inversion;
 use crate::map::batch::{Contexts, EVALUATION_ROWS, check_reference};
-use crate::map::ode::{self, Flow, Journey, check_steps};
+use crate::map::ode::{Flow, Journey, check_steps, journeys};
 use crate::parallel::each_with;
 
 /// Rows that travel together: a stage needs one column a row, so twice the usual number fits the same caches.
 const TRAVEL_ROWS: usize = 2 * EVALUATION_ROWS;
 
 impl<T: Real> CotMap<T> {
-    /// x carried to every row z, `observation` telling which row of `given` belongs to it, in `steps` steps.
-    ///
-    /// What y alone decides is computed once per observation, and neither ∂ₜΦ nor ΔₓΦ is evaluated: a stage costs
-    /// two products of w² a layer and row. In single precision rounding moves a draw by some 1e-6, far less than
-    /// a step of the scheme does for the few steps a straight flow needs; [`residuals`](Self::residuals) tells.
-    pub fn draw(&self, z: &[T], given: &[T], observation: &[u32], steps: usize) -> Result<Vec<T>> {
-        ode::arrived(self.carry(z, given, observation, Journey::to_data(steps))?, self.layout.shape.target)
-    }
-
-    /// ‖z − z(x)‖∞ of every row: what the way back from x misses z by, in `steps` steps and in the map's precision.
-    pub fn residuals(
-        &self,
-        x: &[T],
-        z: &[T],
-        given: &[T],
-        observation: &[u32],
-        steps: usize,
-    ) -> Result<Vec<f64>> {
-        ode::residuals(self, x, z, given, observation, steps)
-    }
+    // Neither ∂ₜΦ nor ΔₓΦ is evaluated on the way: a stage costs two products of w² a layer and row.
+    journeys!();
 
     /// [`draw`](Self::draw) with the [`residuals`](Self::residuals) of every row, which take as long again.
     pub fn sample(

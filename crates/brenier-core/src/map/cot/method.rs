@@ -10,9 +10,8 @@ use crate::map::method::{
     Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, SizeAdvice, Training,
     default_width,
 };
-use crate::map::narrow;
-use crate::map::ode;
-use crate::map::{ConditionalMap, FlowCosts, Inversion, Paths, SampleSettings, TransportMap};
+use crate::map::ode::{self, travels};
+use crate::map::{ConditionalMap, FlowCosts, Paths, TransportMap};
 use crate::train::{Outcome, TrainSettings};
 use crate::{Error, Result};
 
@@ -297,23 +296,7 @@ impl Flow {
 
 impl TransportMap for Flow {
     both_precisions!(single, double);
-
-    fn draw(
-        &self,
-        z: &[f64],
-        given: &[f64],
-        observation: &[u32],
-        settings: &SampleSettings,
-    ) -> Result<(Vec<f64>, Inversion)> {
-        ode::draw(&self.single, &self.double, z, given, observation, settings, &FlowSettings::INFO)
-    }
-
-    fn log_density_at(&self, x: &[f64], given: &[f64], observation: &[u32]) -> Result<Vec<f64>> {
-        let mut out = vec![0.0; observation.len()];
-        let steps = self.evaluation_steps();
-        self.single.log_density_at(&narrow(x), &narrow(given), observation, steps, &mut out)?;
-        Ok(out)
-    }
+    travels!(&FlowSettings::INFO);
 
     fn describe(&self) -> String {
         let shape = self.double.shape();

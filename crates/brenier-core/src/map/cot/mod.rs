@@ -27,7 +27,9 @@ pub use step::CotWorkspace;
 
 use serde::{Deserialize, Serialize};
 
-use super::batch::{Contexts, EVALUATION_ROWS, check_batch, check_observations, check_parameters, laid_out};
+use super::batch::{
+    Contexts, EVALUATION_ROWS, check_batch, check_observations, check_outputs, check_parameters, laid_out,
+};
 use super::ode::{Journey, broken_trajectory, check_steps};
 use super::{ConditionalMap, FlowCosts};
 use crate::kernel::Real;
@@ -142,7 +144,7 @@ impl<T: Real> CotMap<T> {
         check_steps("steps", steps)?;
         let (n, m, stride) = (self.layout.shape.target, self.layout.shape.given, self.layout.record);
         let rows = self.check_batch(x, y)?;
-        self.check_outputs(rows, z.len(), log_det.len())?;
+        check_outputs(rows, n, z.len(), log_det.len())?;
         let mut costs = FlowCosts { transport: vec![0.0; rows], hjb: vec![0.0; rows] };
         let frame = self.frame();
         let outputs = z
@@ -224,19 +226,6 @@ impl<T: Real> CotMap<T> {
         check_batch(x, y, self.layout.shape.target, self.layout.shape.given)
     }
 
-    /// Whether a vector of n a row and one of 1 a row have room for `rows` rows.
-    fn check_outputs(&self, rows: usize, vectors: usize, scalars: usize) -> Result<()> {
-        let n = self.layout.shape.target;
-        if vectors != rows * n || scalars != rows {
-            return Err(Error::Shape {
-                what: "outputs",
-                expected: format!("{} and {rows} numbers", rows * n),
-                got: format!("{vectors} and {scalars}"),
-            });
-        }
-        Ok(())
-    }
-
     /// An error naming the first row whose trajectory left the finite numbers.
     fn check_shard(&self, shard: &Shard<T>, rows: usize, first_row: usize) -> Result<()> {
         let broken = shard.broken(rows, self.layout.shape.target);
@@ -254,7 +243,7 @@ impl<T: Real> ConditionalMap<T> for CotMap<T> {
     fn log_density_gradient(&self, x: &[T], y: &[T], out: &mut [f64], gradient: &mut [T]) -> Result<()> {
         let (n, m, stride) = (self.layout.shape.target, self.layout.shape.given, self.layout.record);
         let rows = self.check_batch(x, y)?;
-        self.check_outputs(rows, gradient.len(), out.len())?;
+        check_outputs(rows, n, gradient.len(), out.len())?;
         let steps = self.settings.evaluation_steps;
         let (journey, frame) = (Journey::to_reference(steps), self.frame());
         let objective = Objective { weight: -1.0, transport: 0.0, hjb: 0.0 };

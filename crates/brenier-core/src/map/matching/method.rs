@@ -6,14 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{MatchingMap, MatchingSettings, MatchingShape};
 use crate::Result;
+use crate::map::TransportMap;
 use crate::map::batch::both_precisions;
 use crate::map::method::{
     Candidate, Fill, ListedMethod, MethodInfo, MethodSpec, Problem, SettingInfo, SettingKind, SizeAdvice,
     Training,
 };
-use crate::map::narrow;
-use crate::map::ode;
-use crate::map::{Inversion, SampleSettings, TransportMap};
+use crate::map::ode::{self, travels};
 use crate::train::{Outcome, Schedule, TrainSettings};
 
 /// The settings of a flow-matching map; `None` chooses by the table.
@@ -173,23 +172,7 @@ impl FlowMatching {
 
 impl TransportMap for FlowMatching {
     both_precisions!(single, double);
-
-    fn draw(
-        &self,
-        z: &[f64],
-        given: &[f64],
-        observation: &[u32],
-        settings: &SampleSettings,
-    ) -> Result<(Vec<f64>, Inversion)> {
-        ode::draw(&self.single, &self.double, z, given, observation, settings, &FlowMatchingSettings::INFO)
-    }
-
-    fn log_density_at(&self, x: &[f64], given: &[f64], observation: &[u32]) -> Result<Vec<f64>> {
-        let mut out = vec![0.0; observation.len()];
-        let steps = self.double.settings().evaluation_steps;
-        self.single.log_density_at(&narrow(x), &narrow(given), observation, steps, &mut out)?;
-        Ok(out)
-    }
+    travels!(&FlowMatchingSettings::INFO);
 
     fn takes_steps(&self) -> bool {
         true

@@ -22,12 +22,14 @@ pub use step::MatchingWorkspace;
 
 use serde::{Deserialize, Serialize};
 
-use super::batch::{Contexts, EVALUATION_ROWS, check_batch, check_observations, check_parameters, laid_out};
-use super::ode::{self, Flow, Journey, broken_trajectory, check_steps};
+use super::batch::{
+    Contexts, EVALUATION_ROWS, check_batch, check_observations, check_outputs, check_parameters, laid_out,
+};
+use super::ode::{Flow, Journey, broken_trajectory, check_steps, journeys};
 use super::{ConditionalMap, reference_density};
+use crate::Result;
 use crate::kernel::{Accum, MatRef, Real, columns, columns_mut, product};
 use crate::parallel::{each, try_each_with};
-use crate::{Error, Result};
 use flow::{Cargo, Track};
 use shape::Layout;
 
@@ -102,24 +104,7 @@ impl<T: Real> MatchingMap<T> {
         Ok(stage.field)
     }
 
-    /// x carried to every row z, `observation` telling which row of `given` belongs to it, in `steps` steps.
-    ///
-    /// What y alone decides is computed once per observation.
-    pub fn draw(&self, z: &[T], given: &[T], observation: &[u32], steps: usize) -> Result<Vec<T>> {
-        ode::arrived(self.carry(z, given, observation, Journey::to_data(steps))?, self.layout.shape.target)
-    }
-
-    /// ‖z − z(x)‖∞ of every row: what the way back from x misses z by, in `steps` steps and in the map's precision.
-    pub fn residuals(
-        &self,
-        x: &[T],
-        z: &[T],
-        given: &[T],
-        observation: &[u32],
-        steps: usize,
-    ) -> Result<Vec<f64>> {
-        ode::residuals(self, x, z, given, observation, steps)
-    }
+    journeys!();
 
     /// log π(x | y) of every row x in `steps` steps, `observation` telling which row of `given` belongs to it.
     pub fn log_density_at(
@@ -213,19 +198,6 @@ impl<T: Real> MatchingMap<T> {
     fn check_batch(&self, x: &[T], y: &[T]) -> Result<usize> {
         check_batch(x, y, self.layout.shape.target, self.layout.shape.given)
     }
-
-    /// Whether a vector of n a row and one of 1 a row have room for `rows` rows.
-    fn check_outputs(&self, rows: usize, vectors: usize, scalars: usize) -> Result<()> {
-        let n = self.layout.shape.target;
-        if vectors != rows * n || scalars != rows {
-            return Err(Error::Shape {
-                what: "outputs",
-                expected: format!("{} and {rows} numbers", rows * n),
-                got: format!("{vectors} and {scalars}"),
-            });
-        }
-        Ok(())
-    }
 }
 
 impl<T: Real> Flow<T> for MatchingMap<T> {
@@ -252,7 +224,7 @@ impl<T: Real> ConditionalMap<T> for MatchingMap<T> {
 
     fn forward(&self, x: &[T], y: &[T], z: &mut [T], log_det: &mut [f64]) -> Result<()> {
         let (n, rows) = (self.layout.shape.target, self.check_batch(x, y)?);
-        self.check_outputs(rows, z.len(), log_det.len())?;
+        check_outputs(rows, n, z.len(), log_det.len())?;
         let journey = Journey::to_reference(self.settings.evaluation_steps);
         let mut out: Vec<(&mut [T], &mut f64)> = z.chunks_exact_mut(n).zip(log_det).collect();
         self.travel(
@@ -271,7 +243,7 @@ impl<T: Real> ConditionalMap<T> for MatchingMap<T> {
 
     fn log_density_gradient(&self, x: &[T], y: &[T], out: &mut [f64], gradient: &mut [T]) -> Result<()> {
         let (n, rows) = (self.layout.shape.target, self.check_batch(x, y)?);
-        self.check_outputs(rows, gradient.len(), out.len())?;
+        check_outputs(rows, n, gradient.len(), out.len())?;
         let journey = Journey::to_reference(self.settings.evaluation_steps);
         let mut out: Vec<(&mut [T], &mut f64)> = gradient.chunks_exact_mut(n).zip(out).collect();
         self.travel(

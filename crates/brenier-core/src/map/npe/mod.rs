@@ -33,7 +33,7 @@ pub use shape::{FlowKind, NpeShape};
 pub use step::NpeWorkspace;
 
 use super::ConditionalMap;
-use super::batch::{EVALUATION_ROWS, check_batch, check_parameters, laid_out};
+use super::batch::{EVALUATION_ROWS, check_batch, check_outputs, check_parameters, laid_out};
 use crate::kernel::{Real, columns};
 use crate::parallel::try_each_with;
 use crate::{Error, Result};
@@ -143,18 +143,6 @@ fn broken_row(row: usize) -> Error {
         "row {}: the image under the flow is not finite (a value far outside the training data, or weights that diverged)",
         row + 1
     ))
-}
-
-/// An error unless vectors of n a row and numbers of one a row have room for `rows` rows.
-fn check_outputs(rows: usize, n: usize, vectors: usize, scalars: usize) -> Result<()> {
-    if vectors == rows * n && scalars == rows {
-        return Ok(());
-    }
-    Err(Error::Shape {
-        what: "outputs",
-        expected: format!("{} and {rows} numbers", rows * n),
-        got: format!("{vectors} and {scalars}"),
-    })
 }
 
 impl<T: Real> ConditionalMap<T> for NpeMap<T> {

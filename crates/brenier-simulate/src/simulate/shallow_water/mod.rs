@@ -36,6 +36,7 @@ const LANES: usize = 8;
 
 /// What is observed of the surface.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub enum Observable {
     /// The surface itself, in metres, at 101 hours and 100 cells; it has no noise.
     Amplitudes,

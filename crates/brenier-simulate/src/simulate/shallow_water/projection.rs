@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::features::{centre_in_time, gain, to_surface};
 use super::kernel::{AMPLITUDES, CELLS, HOURS};
-use crate::data::{Output, Table, write};
+use crate::data::{Table, write};
 use crate::kernel::{Accum, axpy, columns, columns_mut, product, vectorised};
 use crate::{Error, Result};
 
@@ -73,7 +73,7 @@ impl Projection {
     pub fn write(&self, path: &Path) -> Result<()> {
         let names = (1..=self.components).map(|k| format!("w{k}")).collect();
         let table = Table::new(names, self.matrix.iter().map(|&value| f64::from(value)).collect())?;
-        write(&Output::Path(path.to_owned()), &table)
+        write(path, &table)
     }
 
     /// How many components there are.
