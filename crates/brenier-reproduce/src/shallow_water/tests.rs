@@ -9,7 +9,7 @@ use super::*;
 use crate::experiment;
 use crate::map::Method;
 use crate::simulate::shallow_water::{NOISE, blocks};
-use crate::train::{AdamSettings, Schedule, TrainSettings};
+use crate::train::{AdamSettings, Schedule, SurrogateSettings, TrainSettings};
 use crate::transform::{NoiseRule, NoiseSettings, Scaling};
 use crate::{FitSettings, Run, StopToken};
 
@@ -81,13 +81,13 @@ fn recipes_have_these_settings() {
             ..TrainSettings::default()
         })
     };
-    let cosine = |epochs: u32| {
+    let cosine = |epochs: u32, decay: f64| {
         common(TrainSettings {
             batch_size: Some(256),
             learning_rate: Some(1e-3),
             schedule: Some(Schedule::Cosine),
             epochs,
-            adam: AdamSettings { weight_decay: Some(1.0), ..AdamSettings::default() },
+            adam: AdamSettings { weight_decay: Some(decay), ..AdamSettings::default() },
             ..TrainSettings::default()
         })
     };
@@ -126,14 +126,24 @@ fn recipes_have_these_settings() {
         ),
         ("cp-flow", FitSettings { method: of("cp-flow", convex), train: plateau(64, 1e-3), ..plain("rest") }),
         ("npe", FitSettings { method: of("npe", sbi), train: own, ..plain("rest") }),
-        ("pairs", FitSettings { jitter: all(0.125), train: cosine(10), ..ours() }),
-        ("fresh", FitSettings { noise: all(NOISE), members: Some(4), train: cosine(24), ..ours() }),
+        ("pairs", FitSettings { jitter: all(0.125), train: cosine(10, 1.0), ..ours() }),
+        (
+            "fresh",
+            FitSettings {
+                noise: all(NOISE),
+                surrogate: Some(SurrogateSettings { spread: 0.1, widths: vec![1024; 3], epochs: Some(30) }),
+                members: Some(2),
+                train: cosine(60, 0.1),
+                ..ours()
+            },
+        ),
     ] {
         assert_eq!(recipe(name).settings(&settings).unwrap(), expected, "{name}");
     }
     let short = SwSettings { epochs: Some(2), components: 30, ..settings };
     let quick = recipe("pairs").settings(&short).unwrap();
     assert_eq!((quick.given.unwrap().to_string(), quick.train.epochs), ("y1..y30".to_owned(), 2));
+    assert_eq!(recipe("fresh").settings(&short).unwrap().surrogate.unwrap().epochs, Some(2));
 }
 
 #[test]
