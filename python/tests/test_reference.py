@@ -41,7 +41,7 @@ CASES = {
     "pcp-map, affine front and heavy tails": dict(method="pcp-map", reference="heavy-tailed", front="affine", depth=3, **SMALL),
     "pcp-map, affine front": dict(method="pcp-map", front="affine", **SMALL),
     "pcp-map, noise and jitter": dict(method="pcp-map", noise="y1=0.1", jitter="y3=0.05", **SMALL),
-    "pcp-map, noise and surrogate": dict(method="pcp-map", noise="y1=0.1", surrogate={"spread": 0.2, "widths": [8]}, **SMALL),
+    "pcp-map, noise and surrogate": dict(method="pcp-map", noise="y1=0.1", surrogate=0.2, surrogate_widths=[8], **SMALL),
     "pcp-map, noise, reduced, whitened": dict(method="pcp-map", front="affine", noise="y1=0.1", reduce=2, whiten="target", **SMALL),
     "npe, two exchangeable points": dict(method="npe", exchangeable=["y1,y3:2:2"], epochs=2, hidden_width=6, transforms=2),
     "cot-flow": dict(method="cot-flow", epochs=2, feature_width=8),

@@ -225,7 +225,7 @@ pub(crate) struct SettingFlags {
     )]
     surrogate_widths: Option<Vec<usize>>,
     /// Passes over the rows by that network [default: 30, more where rows are few]
-    #[arg(long, value_name = "N", help_heading = "Columns", requires = "surrogate")]
+    #[arg(long, value_name = "N", help_heading = "Columns")]
     surrogate_epochs: Option<u32>,
     /// Reduce many given columns to at most this many directions, those that tell most about the target
     #[arg(long, value_name = "COUNT", help_heading = "Columns", conflicts_with = "pca")]
@@ -320,12 +320,9 @@ impl SettingFlags {
         set(&mut settings.scaling, self.scaling);
         settings.noise.rules.extend(self.noise);
         settings.jitter.rules.extend(self.jitter);
-        if let Some(spread) = self.surrogate {
-            let surrogate = settings.surrogate.get_or_insert_default();
-            surrogate.spread = spread;
-            set(&mut surrogate.widths, self.surrogate_widths);
-            fill(&mut surrogate.epochs, self.surrogate_epochs);
-        }
+        fill(&mut settings.surrogate, self.surrogate);
+        set(&mut settings.surrogate_widths, self.surrogate_widths);
+        fill(&mut settings.surrogate_epochs, self.surrogate_epochs);
         fill(&mut settings.reduce, self.reduce);
         settings.exchangeable.extend(self.exchangeable);
         fill(&mut settings.pca, self.pca);

@@ -3,7 +3,6 @@
 use super::{FitSettings, Fitted, MethodChoice, fit};
 use crate::data::{Selection, Table};
 use crate::map::{Method, MethodSettings};
-use crate::train::SurrogateSettings;
 use crate::transform::{NoiseRule, Support, SupportRule};
 use crate::{Journal, Observer, Posterior, Result, Run, StopToken};
 
@@ -73,9 +72,10 @@ impl<'a> Fit<'a> {
     }
 
     /// Learns a surrogate of the simulator first, with which every step of the training moves rows to places nearby.
-    pub fn surrogate(self, surrogate: SurrogateSettings) -> Self {
+    /// `spread` is how far, as a part of the spread of all rows.
+    pub fn surrogate(self, spread: f64) -> Self {
         self.change(|settings| {
-            settings.surrogate = Some(surrogate);
+            settings.surrogate = Some(spread);
             Ok(())
         })
     }

@@ -7,12 +7,16 @@ use super::MethodChoice;
 use crate::data::{Pick, Selection, resolve_pair, short_name};
 use crate::map::method::Problem;
 use crate::map::{Method, MethodSettings};
-use crate::train::{SurrogateSettings, TrainSettings};
+use crate::train::TrainSettings;
 use crate::transform::{ExchangeableRule, NoiseSettings, PcaSettings, Scaling, SupportRule, Whiten};
 use crate::{Error, Result};
 
+/// Layers of a surrogate, and units of one, at most.
+const MOST_LAYERS: usize = 20;
+const WIDEST_LAYER: usize = 16_384;
+
 /// Everything that decides a fit besides the table.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct FitSettings {
     /// The columns x to learn the distribution of.
@@ -34,8 +38,12 @@ pub struct FitSettings {
     pub jitter: NoiseSettings,
     /// A surrogate of the simulator, with which every step of a training moves its rows to places nearby: against overfitting the
     /// simulations of a small table, where the given columns depend smoothly on the target.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub surrogate: Option<SurrogateSettings>,
+    /// The value is how far rows move, as a part of the spread of all rows.
+    pub surrogate: Option<f64>,
+    /// Widths of the surrogate's hidden layers.
+    pub surrogate_widths: Vec<usize>,
+    /// Passes of the surrogate over the training rows; `None` for 30, or more where the rows are few.
+    pub surrogate_epochs: Option<u32>,
     /// The most directions of a supervised reduction of the given columns.
     pub reduce: Option<usize>,
     /// Given columns that hold points in no particular order, as in `y1..y8:4` for four points of two numbers: the map sees
@@ -65,6 +73,34 @@ pub struct FitSettings {
     pub train: TrainSettings,
 }
 
+impl Default for FitSettings {
+    fn default() -> Self {
+        Self {
+            target: None,
+            given: None,
+            categorical: None,
+            support: Vec::new(),
+            scaling: Scaling::default(),
+            noise: NoiseSettings::default(),
+            jitter: NoiseSettings::default(),
+            surrogate: None,
+            surrogate_widths: vec![512; 3],
+            surrogate_epochs: None,
+            reduce: None,
+            exchangeable: Vec::new(),
+            pca: None,
+            whiten: Whiten::default(),
+            joint: false,
+            members: None,
+            bootstrap: false,
+            seed: 0,
+            auto: false,
+            method: MethodSettings::default(),
+            train: TrainSettings::default(),
+        }
+    }
+}
+
 /// The settings as files have them. Version 0.1 had the name of the method at the top and the settings of all methods in
 /// the tables `network` and `flow`.
 #[derive(Deserialize)]
@@ -77,7 +113,9 @@ struct Written {
     scaling: Scaling,
     noise: NoiseSettings,
     jitter: NoiseSettings,
-    surrogate: Option<SurrogateSettings>,
+    surrogate: Option<f64>,
+    surrogate_widths: Vec<usize>,
+    surrogate_epochs: Option<u32>,
     reduce: Option<usize>,
     exchangeable: Vec<ExchangeableRule>,
     pca: Option<PcaSettings>,
@@ -112,6 +150,8 @@ impl Default for Written {
             noise: settings.noise,
             jitter: settings.jitter,
             surrogate: settings.surrogate,
+            surrogate_widths: settings.surrogate_widths,
+            surrogate_epochs: settings.surrogate_epochs,
             reduce: settings.reduce,
             exchangeable: settings.exchangeable,
             pca: settings.pca,
@@ -176,6 +216,8 @@ impl TryFrom<Written> for FitSettings {
             noise: written.noise,
             jitter: written.jitter,
             surrogate: written.surrogate,
+            surrogate_widths: written.surrogate_widths,
+            surrogate_epochs: written.surrogate_epochs,
             reduce: written.reduce,
             exchangeable: written.exchangeable,
             pca: written.pca,
@@ -275,9 +317,8 @@ impl FitSettings {
         }
         self.noise.validate()?;
         self.jitter.validate()?;
-        if let Some(surrogate) = &self.surrogate {
-            surrogate.validate()?;
-            self.allows_surrogate()?;
+        if let Some(spread) = self.surrogate {
+            self.allows_surrogate(spread)?;
         }
         match self.reduce {
             Some(0) => {
@@ -317,9 +358,22 @@ impl FitSettings {
         self.method.spec().validate()
     }
 
-    /// Refuses what does not go with a surrogate of the simulator.
-    fn allows_surrogate(&self) -> Result<()> {
+    /// Checks the settings of a surrogate, and refuses what does not go with one.
+    fn allows_surrogate(&self, spread: f64) -> Result<()> {
         let refuse = |problem: &str| Err(Error::setting("surrogate", problem));
+        if !(spread > 0.0 && spread <= 1.0) {
+            return Err(Error::outside("surrogate", spread, "above 0 and at most 1"));
+        }
+        let widths = &self.surrogate_widths;
+        if widths.len() > MOST_LAYERS || widths.iter().any(|width| !(1..=WIDEST_LAYER).contains(width)) {
+            return Err(Error::setting(
+                "surrogate_widths",
+                format!("must be at most {MOST_LAYERS} layers of 1 to {WIDEST_LAYER} units"),
+            ));
+        }
+        if self.surrogate_epochs == Some(0) {
+            return Err(Error::setting("surrogate_epochs", "must be at least 1"));
+        }
         if self.auto {
             return refuse("needs a method by name: trials would not see it");
         }

@@ -58,7 +58,7 @@ impl Block {
         settings: &FitSettings,
         mut run: Run<'_>,
     ) -> Result<Surrogates> {
-        let Some(wanted) = &settings.surrogate else { return Ok(Surrogates::default()) };
+        let Some(distance) = settings.surrogate else { return Ok(Surrogates::default()) };
         let all = self.rows.0 + self.rows.1;
         let held_out = |splits: &[SplitRows]| {
             let mut held_out = vec![false; all];
@@ -90,13 +90,13 @@ impl Block {
                 ..TrainSettings::default()
             };
             train.resolve(train_rows.len(), 64);
-            train.epochs = wanted.epochs.unwrap_or_else(|| {
+            train.epochs = settings.surrogate_epochs.unwrap_or_else(|| {
                 let per_epoch = train_rows.len().div_ceil(train.batch_size());
                 EPOCHS.max(STEPS.div_ceil(per_epoch) as u32)
             });
             run.tell(TrainEvent::Surrogate { number: number + 1, of, inputs: n, outputs: m })?;
             let seed = settings.seed.wrapping_add(number as u64);
-            let mut surrogate = Surrogate::initial(n, &wanted.widths, m, seed)?;
+            let mut surrogate = Surrogate::initial(n, &settings.surrogate_widths, m, seed)?;
             let identity = self.identity(settings, usize::MAX - number);
             let journal = run.plan().map(|journal| state(journal, number));
             let training = Training {
@@ -110,7 +110,7 @@ impl Block {
                 run: run.part(journal),
             };
             training.descend(&mut surrogate)?;
-            let nearby = Nearby::new(surrogate, &self.data, &train_rows, wanted.spread);
+            let nearby = Nearby::new(surrogate, &self.data, &train_rows, distance);
             run.tell(TrainEvent::Imitated { explained: nearby.explained(&self.data, &valid_rows) })?;
             learned.push(nearby);
         }

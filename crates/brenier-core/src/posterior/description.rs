@@ -30,8 +30,8 @@ impl Posterior {
         if !header.settings.jitter.is_empty() {
             line("jitter", header.settings.jitter.to_string());
         }
-        if let Some(surrogate) = &header.settings.surrogate {
-            line("surrogate", format!("rows moved by {} of the spread of all", surrogate.spread));
+        if let Some(spread) = header.settings.surrogate {
+            line("surrogate", format!("rows moved by {spread} of the spread of all"));
         }
         if let Some(reduction) = header.given_transform.reduction() {
             line("reduction", directions(reduction.correlations(), reduction.input_dim()));

@@ -12,7 +12,7 @@ mod tests;
 
 pub use crate::parallel::keep_awake;
 pub use adam::{Adam, AdamSettings};
-pub use nearby::{Nearby, SurrogateSettings};
+pub use nearby::Nearby;
 pub use observe::{Progress, Stop, TrainEvent};
 pub(crate) use run::spread;
 pub use run::{Dataset, FreshNoise, Outcome, StepRandom, train};

@@ -10,83 +10,9 @@
 //! x' alone. A map that would overfit so many simulations then learns how the posterior changes between them.
 
 use rand::RngExt;
-use serde::{Deserialize, Serialize};
 
 use super::{Dataset, StepRandom};
 use crate::map::Surrogate;
-use crate::{Error, Result};
-
-/// How a surrogate of the simulator is learned, and how far rows move with it. Settings files have a table, or the spread alone.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(from = "Written")]
-pub struct SurrogateSettings {
-    /// h: how far rows move, as a part of the spread of all rows.
-    pub spread: f64,
-    /// Widths of the hidden layers.
-    pub widths: Vec<usize>,
-    /// Passes over the training rows; `None` for 30, or more where the rows are few.
-    pub epochs: Option<u32>,
-}
-
-impl Default for SurrogateSettings {
-    fn default() -> Self {
-        Self { spread: 0.1, widths: vec![512, 512, 512], epochs: None }
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Written {
-    Spread(f64),
-    Table(Table),
-}
-
-#[derive(Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Table {
-    spread: f64,
-    widths: Vec<usize>,
-    epochs: Option<u32>,
-}
-
-impl Default for Table {
-    fn default() -> Self {
-        let SurrogateSettings { spread, widths, epochs } = SurrogateSettings::default();
-        Self { spread, widths, epochs }
-    }
-}
-
-impl From<Written> for SurrogateSettings {
-    fn from(written: Written) -> Self {
-        match written {
-            Written::Spread(spread) => Self { spread, ..Self::default() },
-            Written::Table(Table { spread, widths, epochs }) => Self { spread, widths, epochs },
-        }
-    }
-}
-
-impl SurrogateSettings {
-    /// Widest layer, and the most of them.
-    const MOST: (usize, usize) = (16_384, 20);
-
-    /// Checks every value.
-    pub fn validate(&self) -> Result<()> {
-        if !(self.spread > 0.0 && self.spread <= 1.0) {
-            return Err(Error::outside("surrogate", self.spread, "above 0 and at most 1"));
-        }
-        let (widest, layers) = Self::MOST;
-        if self.widths.len() > layers || self.widths.iter().any(|width| !(1..=widest).contains(width)) {
-            return Err(Error::setting(
-                "surrogate_widths",
-                format!("at most {layers} layers of 1 to {widest} units"),
-            ));
-        }
-        if self.epochs == Some(0) {
-            return Err(Error::setting("surrogate_epochs", "must be at least 1"));
-        }
-        Ok(())
-    }
-}
 
 /// A trained surrogate, and what it leaves unexplained of every row.
 #[derive(Debug)]
@@ -240,26 +166,5 @@ mod tests {
             .sum();
         assert!((explained - (1.0 - of_errors / total)).abs() < 1e-4);
         assert!(Nearby::new(other, &data, &all, 0.1).explained(&data, &all) < explained);
-    }
-
-    #[test]
-    fn settings_are_checked() {
-        let with = |change: fn(&mut SurrogateSettings)| {
-            let mut settings = SurrogateSettings::default();
-            change(&mut settings);
-            settings.validate().map_err(|error| error.to_string())
-        };
-        assert!(with(|_| ()).is_ok());
-        assert!(with(|settings| settings.widths.clear()).is_ok());
-        assert!(with(|settings| settings.spread = 0.0).unwrap_err().contains("above 0"));
-        assert!(with(|settings| settings.spread = f64::NAN).unwrap_err().contains("surrogate"));
-        assert!(with(|settings| settings.widths = vec![0]).unwrap_err().contains("surrogate_widths"));
-        let read = |text: &str| serde_json::from_str::<SurrogateSettings>(text);
-        assert_eq!(read("0.2").unwrap(), SurrogateSettings { spread: 0.2, ..Default::default() });
-        let table = read(r#"{"widths": [8]}"#).unwrap();
-        assert_eq!(table, SurrogateSettings { widths: vec![8], ..Default::default() });
-        assert_eq!(read(&serde_json::to_string(&table).unwrap()).unwrap(), table);
-        assert!(read(r#"{"width": [8]}"#).is_err());
-        assert!(with(|settings| settings.epochs = Some(0)).unwrap_err().contains("surrogate_epochs"));
     }
 }

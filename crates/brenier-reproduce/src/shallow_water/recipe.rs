@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{SwSettings, TARGET_PREFIX};
 use crate::protocol::Protocol;
-use crate::train::{SurrogateSettings, TrainSettings};
+use crate::train::TrainSettings;
 use crate::{Error, FitSettings, Result};
 
 /// How a map is learned, by name: one of a list.
@@ -117,7 +117,9 @@ const RECIPES: [Listed; 6] = [
         settings: &[
             OURS,
             "noise = 0.25
-            surrogate = { spread = 0.1, widths = [1024, 1024, 1024], epochs = 30 }
+            surrogate = 0.1
+            surrogate_widths = [1024, 1024, 1024]
+            surrogate_epochs = 30
             members = 2
             train.epochs = 60
             train.adam.weight_decay = 0.1",
@@ -205,12 +207,8 @@ impl Recipe {
             Some(count) => format!("y1..y{}", count.min(settings.components)),
             None => "rest".to_owned(),
         };
-        let surrogate = read.surrogate.clone().map(|own| {
-            let fewer = own.epochs.into_iter().chain(settings.epochs).min();
-            SurrogateSettings { epochs: fewer, ..own }
-        });
         Ok(FitSettings {
-            surrogate,
+            surrogate_epochs: read.surrogate_epochs.map(|own| own.min(settings.epochs.unwrap_or(own))),
             target: Some(format!("{TARGET_PREFIX}1..{TARGET_PREFIX}{}", settings.modes).parse()?),
             given: Some(given.parse()?),
             seed: settings.seed,

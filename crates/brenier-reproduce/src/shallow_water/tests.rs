@@ -9,7 +9,7 @@ use super::*;
 use crate::experiment;
 use crate::map::Method;
 use crate::simulate::shallow_water::{NOISE, blocks};
-use crate::train::{AdamSettings, Schedule, SurrogateSettings, TrainSettings};
+use crate::train::{AdamSettings, Schedule, TrainSettings};
 use crate::transform::{NoiseRule, NoiseSettings, Scaling};
 use crate::{FitSettings, Run, StopToken};
 
@@ -131,7 +131,9 @@ fn recipes_have_these_settings() {
             "fresh",
             FitSettings {
                 noise: all(NOISE),
-                surrogate: Some(SurrogateSettings { spread: 0.1, widths: vec![1024; 3], epochs: Some(30) }),
+                surrogate: Some(0.1),
+                surrogate_widths: vec![1024; 3],
+                surrogate_epochs: Some(30),
                 members: Some(2),
                 train: cosine(60, 0.1),
                 ..ours()
@@ -143,7 +145,7 @@ fn recipes_have_these_settings() {
     let short = SwSettings { epochs: Some(2), components: 30, ..settings };
     let quick = recipe("pairs").settings(&short).unwrap();
     assert_eq!((quick.given.unwrap().to_string(), quick.train.epochs), ("y1..y30".to_owned(), 2));
-    assert_eq!(recipe("fresh").settings(&short).unwrap().surrogate.unwrap().epochs, Some(2));
+    assert_eq!(recipe("fresh").settings(&short).unwrap().surrogate_epochs, Some(2));
 }
 
 #[test]

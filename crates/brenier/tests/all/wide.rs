@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use brenier::data::Table;
 use brenier::map::Method;
-use brenier::train::{Schedule, SurrogateSettings, TrainEvent, TrainSettings};
+use brenier::train::{Schedule, TrainEvent, TrainSettings};
 use brenier::{Event, FitSettings, Journal, Posterior, Run, StopToken, fit};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -160,9 +160,9 @@ fn fresh_noise_has_the_same_bits_on_any_threads_and_after_a_resume() {
     assert!(trained(&table, &plain).to_bytes().unwrap() != whole);
 }
 
-/// A surrogate with one narrow hidden layer.
-fn surrogate(spread: f64, epochs: impl Into<Option<u32>>) -> Option<SurrogateSettings> {
-    Some(SurrogateSettings { spread, widths: vec![32], epochs: epochs.into() })
+/// With a surrogate of one narrow hidden layer.
+fn with_surrogate(spread: f64, epochs: Option<u32>, settings: FitSettings) -> FitSettings {
+    FitSettings { surrogate: Some(spread), surrogate_widths: vec![32], surrogate_epochs: epochs, ..settings }
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn rows_moved_with_a_surrogate_keep_a_map_from_overfitting_few_simulations() {
     let table = waves(400, 0.0, 6);
     let mut plain = FitSettings { noise: noise_of("0.3"), ..settings(Method::PcpMap) };
     (plain.train.batch_size, plain.train.epochs) = (Some(64), 60);
-    let moved = FitSettings { surrogate: surrogate(0.5, None), ..plain.clone() };
+    let moved = with_surrogate(0.5, None, plain.clone());
     let (plain, moved) = (trained(&table, &plain), trained(&table, &moved));
     let (without, with) = (test_nll(&plain), test_nll(&moved));
     assert!(with < without - 0.2 && with > exact - 0.1, "{with}, without {without}, exact {exact}");
@@ -182,12 +182,8 @@ fn rows_moved_with_a_surrogate_keep_a_map_from_overfitting_few_simulations() {
 #[test]
 fn a_surrogate_has_the_same_bits_on_any_threads_and_after_a_resume() {
     let table = waves(300, 0.0, 7);
-    let mut own = FitSettings {
-        noise: noise_of("0.3"),
-        surrogate: surrogate(0.2, 60),
-        members: Some(2),
-        ..settings(Method::PcpMap)
-    };
+    let noisy = FitSettings { noise: noise_of("0.3"), members: Some(2), ..settings(Method::PcpMap) };
+    let mut own = with_surrogate(0.2, Some(60), noisy);
     (own.train.epochs, own.train.validate_every, own.train.valid_fraction) = (6, 3, 0.2);
     let whole = trained(&table, &own).to_bytes().unwrap();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
@@ -219,7 +215,7 @@ fn a_surrogate_has_the_same_bits_on_any_threads_and_after_a_resume() {
         std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.is_empty(), "{left:?}");
     // A spread of its own, other weights.
-    let other = FitSettings { surrogate: surrogate(0.3, 60), ..own };
+    let other = FitSettings { surrogate: Some(0.3), ..own };
     assert!(trained(&table, &other).to_bytes().unwrap() != whole);
 }
 
@@ -227,7 +223,7 @@ fn a_surrogate_has_the_same_bits_on_any_threads_and_after_a_resume() {
 fn what_does_not_go_with_a_surrogate_is_refused() {
     let table = waves(200, 0.0, 8);
     let problem = |change: fn(&mut FitSettings)| {
-        let mut settings = FitSettings { surrogate: surrogate(0.1, 1), ..settings(Method::PcpMap) };
+        let mut settings = with_surrogate(0.1, Some(1), settings(Method::PcpMap));
         change(&mut settings);
         match fit(&table, &settings, Run::silent()) {
             Ok(_) => panic!("should be refused"),
@@ -235,7 +231,7 @@ fn what_does_not_go_with_a_surrogate_is_refused() {
         }
     };
     type Change = fn(&mut FitSettings);
-    let changes: [(&str, Change); 6] = [
+    let changes: [(&str, Change); 8] = [
         ("trained by steps", |settings| settings.method = Method::Gaussian.defaults()),
         ("trained by steps", |settings| settings.method = Method::Atm.defaults()),
         ("joint", |settings| settings.joint = true),
@@ -244,7 +240,9 @@ fn what_does_not_go_with_a_surrogate_is_refused() {
             (settings.given, settings.target) = (None, Some("x1,x2".parse().unwrap()));
             settings.noise = Default::default();
         }),
-        ("above 0", |settings| settings.surrogate = surrogate(0.0, 1)),
+        ("above 0", |settings| settings.surrogate = Some(0.0)),
+        ("surrogate_widths", |settings| settings.surrogate_widths = vec![0]),
+        ("surrogate_epochs", |settings| settings.surrogate_epochs = Some(0)),
     ];
     for (part, change) in changes {
         let text = problem(change);
