@@ -73,6 +73,11 @@ def read_training(event: dict[str, Any], snapshot: dict[str, Any]) -> None:
     kind = event.get("event")
     if kind == "started":
         snapshot["max_steps"] = event["max_steps"]
+    elif kind == "surrogate":
+        which = f" {event['number']} of {event['of']}" if event["of"] > 1 else ""
+        snapshot["line"] = f"surrogate{which} of the simulator"
+    elif kind == "imitated":
+        snapshot["line"] = f"the surrogate explains {100 * event['explained']:.1f} % of the variance of the given columns"
     elif kind == "warmed":
         snapshot["warm_steps"] = event["step"]
         snapshot["line"] = f"warm start of {event['step']} steps: validation NLL {event['best_valid_nll']:.4f}"

@@ -76,15 +76,15 @@ impl Activation {
 
 /// Where one layer's tensors and values stand.
 #[derive(Clone, Debug)]
-struct Layer {
-    inputs: usize,
-    outputs: usize,
+pub(super) struct Layer {
+    pub(super) inputs: usize,
+    pub(super) outputs: usize,
     /// E_l, column-major.
-    weight: Range<usize>,
+    pub(super) weight: Range<usize>,
     /// d_l.
-    bias: Range<usize>,
+    pub(super) bias: Range<usize>,
     /// The place of a_l in a row's record.
-    place: usize,
+    pub(super) place: usize,
 }
 
 /// An embedding's layers; without any, e = y.
@@ -125,6 +125,11 @@ impl Embedding {
     pub(super) fn count(given: usize, widths: &[usize]) -> u128 {
         let inputs = std::iter::once(given).chain(widths.iter().copied());
         inputs.zip(widths).map(|(inputs, &outputs)| (inputs as u128 + 1) * outputs as u128).sum()
+    }
+
+    /// The layers, from that of y to that of e.
+    pub(super) fn layers(&self) -> &[Layer] {
+        &self.layers
     }
 
     /// Whether e = y.

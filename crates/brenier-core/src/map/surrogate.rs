@@ -1,10 +1,11 @@
 //! A network that imitates a simulator: y ≈ f(x), learned from pairs by least squares.
 //!
-//! a₀ = x,   s_l = F_l a_{l−1} + f_l,   a_l = σ(s_l) for l < k,   f(x) = s_k,   σ(s) = s/(1 + e⁻ˢ).
+//! a₀ = x,   s_l = E_l a_{l−1} + d_l,   a_l = σ(s_l) for l < k,   f(x) = s_k,   σ(s) = s/(1 + e⁻ˢ).
 //!
 //! Least squares are the likelihood of N(f(x), I), so that the network is trained as a conditional map of its own: its *target*
 //! is y, *given* x, z = y − f(x), and the log-determinant is 0. With s̄_k = (f(x) − y)/B for a batch of B rows,
-//! s̄_l = σ'(s_l) ⊙ F_{l+1}ᵀ s̄_{l+1}, F̄_l = Σ s̄_l a_{l−1}ᵀ and f̄_l = Σ s̄_l, where σ'(s) = g + σ(s)(1 − g), g = 1/(1 + e⁻ˢ).
+//! s̄_l = σ'(s_l) ⊙ E_{l+1}ᵀ s̄_{l+1}, where σ'(s) = g + σ(s)(1 − g), g = 1/(1 + e⁻ˢ). Layers, and gradients from the s̄_l, are those of an
+//! [`Embedding`]; σ needs s_l beside a_l.
 
 use std::ops::Range;
 
@@ -12,7 +13,8 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
-use super::batch::{batch_by_batch, check_batch, slices, sum_into};
+use super::batch::{BLOCK_ENTRIES, batch_by_batch, check_batch};
+use super::embed::{Activation, Embedding, EmbeddingPart, Layer};
 use super::{ConditionalMap, Constraint, ParameterBlock, TensorSpec, Trainable, reference_density};
 use crate::kernel::{Accum, Real, columns, columns_mut, logistic, product, vectorised};
 use crate::parallel::{each, each_with};
@@ -21,35 +23,12 @@ use crate::{Error, Result};
 /// Rows that one thread works on at a time.
 const SHARD: usize = 64;
 
-/// Where one layer's tensors and values stand.
-#[derive(Clone, Debug)]
-struct Layer {
-    inputs: usize,
-    outputs: usize,
-    /// F_l, column-major.
-    weight: Range<usize>,
-    /// f_l.
-    bias: Range<usize>,
-    /// The place of s_l and a_l in a row's record.
-    place: usize,
-}
-
 /// The network with its weights.
 #[derive(Clone, Debug)]
 pub(crate) struct Surrogate<T> {
-    layers: Vec<Layer>,
-    /// Numbers of all s_l, or all a_l, of a row.
-    stride: usize,
+    /// Where everything is; its activation is not used.
+    network: Embedding,
     parameters: Vec<T>,
-}
-
-/// What a block of the parameters holds.
-#[derive(Clone, Debug)]
-enum Part {
-    /// Columns of F_l.
-    Weight { layer: usize, cols: Range<usize> },
-    /// f_l.
-    Bias { layer: usize },
 }
 
 /// Memory of a training step for batches up to a fixed size.
@@ -64,7 +43,7 @@ pub(crate) struct SurrogateWorkspace<T> {
     /// All s̄_l.
     bars: Vec<T>,
     blocks: Vec<ParameterBlock>,
-    parts: Vec<Part>,
+    parts: Vec<EmbeddingPart>,
 }
 
 /// All s_l, and all a_l, of some rows.
@@ -86,19 +65,12 @@ impl<T: Real> Surrogate<T> {
         if inputs == 0 || outputs == 0 {
             return Err(Error::setting("surrogate", "there are no given columns that could be imitated"));
         }
-        let mut layers = Vec::with_capacity(widths.len() + 1);
-        let (mut before, mut next, mut place) = (inputs, 0, 0);
-        for &outputs in widths.iter().chain([&outputs]) {
-            let weight = next..next + before * outputs;
-            let bias = weight.end..weight.end + outputs;
-            next = bias.end;
-            layers.push(Layer { inputs: before, outputs, weight, bias, place });
-            (before, place) = (outputs, place + outputs);
-        }
+        let widths: Vec<usize> = widths.iter().copied().chain([outputs]).collect();
+        let network = Embedding::new(inputs, &widths, Activation::default(), 0);
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let mut parameters = vec![T::ZERO; next];
-        let last = layers.len() - 1;
-        for (l, layer) in layers.iter().enumerate() {
+        let mut parameters = vec![T::ZERO; network.end().unwrap_or(0)];
+        let last = widths.len() - 1;
+        for (l, layer) in network.layers().iter().enumerate() {
             // Half of what the others have: the first guess is not far from the mean.
             let gain: f64 = if l == 0 {
                 1.0
@@ -119,27 +91,30 @@ impl<T: Real> Surrogate<T> {
                 draw(&layer.bias, 1.0);
             }
         }
-        Ok(Self { layers, stride: place, parameters })
+        Ok(Self { network, parameters })
     }
 
     /// All s_l and a_l of `rows` inputs.
     fn evaluate(&self, inputs: &[T], records: (&mut [T], &mut [T]), rows: usize) {
         let (before, after) = records;
-        for (l, layer) in self.layers.iter().enumerate() {
+        for (l, layer) in self.layers().iter().enumerate() {
             let weight =
                 columns(&self.parameters[layer.weight.clone()], layer.outputs, layer.inputs, layer.outputs);
             let input = match l.checked_sub(1) {
                 None => columns(inputs, layer.inputs, rows, layer.inputs),
-                Some(below) => columns(&after[self.layers[below].place..], layer.inputs, rows, self.stride),
+                Some(below) => {
+                    columns(&after[self.layers()[below].place..], layer.inputs, rows, self.stride())
+                }
             };
-            let dst = columns_mut(&mut before[layer.place..], layer.outputs, rows, self.stride);
+            let dst = columns_mut(&mut before[layer.place..], layer.outputs, rows, self.stride());
             product(dst, Accum::Replace, weight, input);
             let bias = &self.parameters[layer.bias.clone()];
-            let (place, hidden) = (layer.place..layer.place + layer.outputs, l + 1 < self.layers.len());
+            let (place, hidden) = (layer.place..layer.place + layer.outputs, l + 1 < self.layers().len());
             vectorised(
                 #[inline(always)]
                 || {
-                    let both = before.chunks_exact_mut(self.stride).zip(after.chunks_exact_mut(self.stride));
+                    let both =
+                        before.chunks_exact_mut(self.stride()).zip(after.chunks_exact_mut(self.stride()));
                     for (before, after) in both.take(rows) {
                         let (before, after) = (&mut before[place.clone()], &mut after[place.clone()]);
                         for ((s, a), &bias) in before.iter_mut().zip(after).zip(bias) {
@@ -154,21 +129,30 @@ impl<T: Real> Surrogate<T> {
         }
     }
 
+    fn layers(&self) -> &[Layer] {
+        self.network.layers()
+    }
+
+    /// Numbers of all s_l, or all a_l, of a row.
+    fn stride(&self) -> usize {
+        self.network.stride()
+    }
+
     /// The last layer, whose s are the answers.
     fn last(&self) -> &Layer {
-        self.layers.last().expect("at least one layer")
+        self.layers().last().expect("at least one layer")
     }
 
     /// Replaces `outputs` by f(x) or by outputs − f(x), as `combine` says, for rows x of `inputs`.
     fn with_outputs(&self, inputs: &[T], outputs: &mut [T], combine: impl Fn(&mut T, T) + Sync) {
-        let (n, m, place) = (self.layers[0].inputs, self.last().outputs, self.last().place);
+        let (n, m, place) = (self.layers()[0].inputs, self.last().outputs, self.last().place);
         each_with(
             inputs.chunks(SHARD * n).zip(outputs.chunks_mut(SHARD * m)),
-            || Records::new(SHARD, self.stride),
+            || Records::new(SHARD, self.stride()),
             |records, _, (inputs, outputs)| {
                 let rows = outputs.len() / m;
                 self.evaluate(inputs, (&mut records.before, &mut records.after), rows);
-                let each = outputs.chunks_exact_mut(m).zip(records.before.chunks_exact(self.stride));
+                let each = outputs.chunks_exact_mut(m).zip(records.before.chunks_exact(self.stride()));
                 for (outputs, record) in each {
                     outputs.iter_mut().zip(&record[place..]).for_each(|(out, &own)| combine(out, own));
                 }
@@ -185,26 +169,6 @@ impl<T: Real> Surrogate<T> {
     pub(crate) fn subtract(&self, inputs: &[T], outputs: &mut [T]) {
         self.with_outputs(inputs, outputs, |out, own| *out -= own);
     }
-
-    fn parts(&self) -> (Vec<ParameterBlock>, Vec<Part>) {
-        let (mut blocks, mut parts) = (Vec::new(), Vec::new());
-        let mut push = |range: Range<usize>, part: Part, decays: bool| {
-            blocks.push(ParameterBlock { range, rate: 1.0, constraint: Constraint::Free, decays });
-            parts.push(part);
-        };
-        for (l, layer) in self.layers.iter().enumerate() {
-            let (start, rows) = (layer.weight.start, layer.outputs);
-            for cols in slices(layer.inputs, rows, 1) {
-                push(
-                    start + cols.start * rows..start + cols.end * rows,
-                    Part::Weight { layer: l, cols },
-                    true,
-                );
-            }
-            push(layer.bias.clone(), Part::Bias { layer: l }, false);
-        }
-        (blocks, parts)
-    }
 }
 
 impl<T: Real> ConditionalMap<T> for Surrogate<T> {
@@ -213,7 +177,7 @@ impl<T: Real> ConditionalMap<T> for Surrogate<T> {
     }
 
     fn given_dim(&self) -> usize {
-        self.layers[0].inputs
+        self.layers()[0].inputs
     }
 
     fn parameters(&self) -> &[T] {
@@ -225,21 +189,7 @@ impl<T: Real> ConditionalMap<T> for Surrogate<T> {
     }
 
     fn tensors(&self) -> Vec<TensorSpec> {
-        let spec = |name: String, layer: &Layer, cols: Option<usize>, place: &Range<usize>| TensorSpec {
-            name,
-            rows: layer.outputs,
-            cols,
-            offset: place.start,
-            stride: layer.outputs,
-            constraint: Constraint::Free,
-        };
-        let of = |(l, layer): (usize, &Layer)| {
-            [
-                spec(format!("F{l}"), layer, Some(layer.inputs), &layer.weight),
-                spec(format!("f{l}"), layer, None, &layer.bias),
-            ]
-        };
-        (1..).zip(&self.layers).flat_map(of).collect()
+        self.network.tensors()
     }
 
     fn forward(&self, x: &[T], y: &[T], z: &mut [T], log_det: &mut [f64]) -> Result<()> {
@@ -264,8 +214,11 @@ impl<T: Real> Trainable<T> for Surrogate<T> {
     type Workspace = SurrogateWorkspace<T>;
 
     fn workspace(&self, rows: usize) -> SurrogateWorkspace<T> {
-        let (blocks, parts) = self.parts();
-        let records = Records::new(rows, self.stride);
+        let block = |(range, part, decays): (Range<usize>, EmbeddingPart, bool)| {
+            (ParameterBlock { range, rate: 1.0, constraint: Constraint::Free, decays }, part)
+        };
+        let (blocks, parts) = self.network.parts(BLOCK_ENTRIES).into_iter().map(block).unzip();
+        let records = Records::new(rows, self.stride());
         SurrogateWorkspace {
             rows: 0,
             x: vec![T::ZERO; rows * self.target_dim()],
@@ -280,7 +233,7 @@ impl<T: Real> Trainable<T> for Surrogate<T> {
     batch_by_batch!(SurrogateWorkspace);
 
     fn adjoints(&self, workspace: &mut SurrogateWorkspace<T>) -> Result<f64> {
-        let (n, m, stride) = (self.given_dim(), self.target_dim(), self.stride);
+        let (n, m, stride) = (self.given_dim(), self.target_dim(), self.stride());
         let SurrogateWorkspace { rows, x, y, records, bars, .. } = workspace;
         let rows = *rows;
         let weight = T::from_f64(1.0 / rows as f64);
@@ -304,7 +257,7 @@ impl<T: Real> Trainable<T> for Surrogate<T> {
                     *bar = weight * miss;
                 }
             }
-            for pair in self.layers.windows(2).rev() {
+            for pair in self.layers().windows(2).rev() {
                 let (lower, upper) = (&pair[0], &pair[1]);
                 let weights = columns(
                     &self.parameters[upper.weight.clone()],
@@ -347,26 +300,7 @@ impl<T: Real> Trainable<T> for Surrogate<T> {
 
     fn block_gradient(&self, workspace: &SurrogateWorkspace<T>, index: usize, gradient: &mut [T]) {
         let SurrogateWorkspace { rows, y, records, bars, parts, .. } = workspace;
-        let (rows, stride) = (*rows, self.stride);
-        match &parts[index] {
-            Part::Weight { layer, cols } => {
-                let at = &self.layers[*layer];
-                let input = match layer.checked_sub(1) {
-                    None => columns(y, at.inputs, rows, at.inputs),
-                    Some(below) => {
-                        columns(&records.after[self.layers[below].place..], at.inputs, rows, stride)
-                    }
-                };
-                let bars = columns(&bars[at.place..], at.outputs, rows, stride);
-                let dst = columns_mut(gradient, at.outputs, cols.len(), at.outputs);
-                product(dst, Accum::Replace, bars, input.subrows(cols.start, cols.len()).transpose());
-            }
-            Part::Bias { layer } => {
-                let at = &self.layers[*layer];
-                let each = bars.chunks_exact(stride).take(rows);
-                sum_into(gradient, each.map(|bars| &bars[at.place..at.place + at.outputs]));
-            }
-        }
+        self.network.gradient(&parts[index], y, &records.after, bars, *rows, gradient);
     }
 }
 
@@ -383,7 +317,7 @@ mod tests {
     /// f(x) of one row by plain loops.
     fn plain(network: &Surrogate<f64>, x: &[f64]) -> Vec<f64> {
         let mut a = x.to_vec();
-        for (l, layer) in network.layers.iter().enumerate() {
+        for (l, layer) in network.layers().iter().enumerate() {
             let s: Vec<f64> = (0..layer.outputs)
                 .map(|i| {
                     let weight = |j: usize| network.parameters[layer.weight.start + i + j * layer.outputs];
@@ -391,7 +325,7 @@ mod tests {
                     product + network.parameters[layer.bias.start + i]
                 })
                 .collect();
-            let hidden = l + 1 < network.layers.len();
+            let hidden = l + 1 < network.layers().len();
             a = s.into_iter().map(|s| if hidden { s / (1.0 + (-s).exp()) } else { s }).collect();
         }
         a
