@@ -5,9 +5,10 @@
 //!
 //! x' = m + √(1 − h²) (x_i − m) + h (x_j − m),   y' = y_i + f(x') − f(x_i),
 //!
-//! where m is the mean of x and h the spread. Mean and covariance of x stay as they are, and the distribution too where it is
-//! Gaussian. What f does not explain of y_i, noise included, moves along, so that errors of f count by their change between x_i and
-//! x' alone. A map that would overfit so many simulations then learns how the posterior changes between them.
+//! where m is the mean of x and h the spread, which falls with the step size, so that a training ends with the rows as they are.
+//! Mean and covariance of x stay as they are, and the distribution too where it is Gaussian. What f does not explain of y_i, noise
+//! included, moves along, so that errors of f count by their change between x_i and x' alone. A map that would overfit the
+//! simulations of a table then learns how the posterior changes between them.
 
 use rand::RngExt;
 
@@ -24,8 +25,8 @@ pub struct Nearby {
     rows: Vec<u32>,
     /// m.
     mean: Vec<f32>,
-    /// √(1 − h²) and h.
-    parts: (f32, f32),
+    /// h at the start of a training.
+    spread: f64,
 }
 
 impl Nearby {
@@ -44,7 +45,7 @@ impl Nearby {
             left,
             rows: rows.to_vec(),
             mean: mean.into_iter().map(|mean| mean as f32).collect(),
-            parts: ((1.0 - spread * spread).sqrt() as f32, spread as f32),
+            spread,
         }
     }
 
@@ -63,11 +64,12 @@ impl Nearby {
         1.0 - sum(&self.left, &vec![0.0; m]) / sum(y, &mean)
     }
 
-    /// Rows near those of `index`, before noise.
+    /// Rows near those of `index`, at this part of the spread, before noise.
     pub(super) fn gather(
         &self,
         data: &Dataset,
         index: &[u32],
+        part: f64,
         random: StepRandom,
         x: &mut [f32],
         y: &mut [f32],
@@ -75,7 +77,8 @@ impl Nearby {
         let n = data.target;
         data.copy(index, &self.left, x, y);
         let (x, y) = (&mut x[..index.len() * n], &mut y[..index.len() * data.given]);
-        let (mut rng, (own, other)) = (random.moves(), self.parts);
+        let (mut rng, h) = (random.moves(), part * self.spread);
+        let (own, other) = ((1.0 - h * h).max(0.0).sqrt() as f32, h as f32);
         for x in x.chunks_exact_mut(n) {
             let towards = self.rows[rng.random_range(0..self.rows.len())] as usize;
             let towards = &data.x[towards * n..][..n];
@@ -119,7 +122,7 @@ mod tests {
         let check = surrogate.clone();
         let nearby = Nearby::new(surrogate, &data, &all, 0.3);
         let (mut x, mut y) = (vec![0.0; 2 * count], vec![0.0; 3 * count]);
-        nearby.gather(&data, &all, StepRandom { seed: 3, step: 7 }, &mut x, &mut y);
+        nearby.gather(&data, &all, 1.0, StepRandom { seed: 3, step: 7 }, &mut x, &mut y);
         check.subtract(&x, &mut y);
         assert!(y.iter().zip(&errors).all(|(a, b)| (a - b).abs() < 1e-4));
         let moments = |x: &[f32]| -> [f64; 5] {
@@ -143,11 +146,15 @@ mod tests {
         // The same step moves the same rows to the same places, another one to others.
         let again = |step| {
             let (mut x, mut y) = (vec![0.0; 20], vec![0.0; 30]);
-            nearby.gather(&data, &all[..10], StepRandom { seed: 3, step }, &mut x, &mut y);
+            nearby.gather(&data, &all[..10], 1.0, StepRandom { seed: 3, step }, &mut x, &mut y);
             x
         };
         assert_eq!(again(7), x[..20]);
         assert_ne!(again(8), again(7));
+        // At the end of a training rows are where they are.
+        nearby.gather(&data, &all, 0.0, StepRandom { seed: 3, step: 7 }, &mut x, &mut y);
+        assert!(x.iter().zip(&data.x).all(|(a, b)| (a - b).abs() < 1e-5));
+        assert!(y.iter().zip(&data.y).all(|(a, b)| (a - b).abs() < 1e-4));
     }
 
     #[test]

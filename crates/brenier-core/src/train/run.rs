@@ -58,17 +58,18 @@ impl Dataset {
         self.fresh.as_ref().and_then(|fresh| fresh.y.as_ref()).unwrap_or(&self.y)
     }
 
-    /// The same for a step of training: at places `nearby`, where these are wanted, and with fresh noise where some was declared.
+    /// The same for a step of training: at places `nearby`, where these are wanted, at this part of the spread, and with fresh noise
+    /// where some was declared.
     fn gather_step(
         &self,
         index: &[u32],
-        nearby: Option<&Nearby>,
+        nearby: Option<(&Nearby, f64)>,
         random: StepRandom,
         x: &mut [f32],
         y: &mut [f32],
     ) {
         match nearby {
-            Some(nearby) => nearby.gather(self, index, random, x, y),
+            Some((nearby, part)) => nearby.gather(self, index, part, random, x, y),
             None => self.copy(index, self.plain_given(), x, y),
         }
         if let Some(fresh) = &self.fresh {
@@ -411,7 +412,9 @@ impl<M: Trainable<f32>> Descent<'_, '_, M> {
         let (x, y) = self.map.load(&mut self.workspace, rows);
         state.step += 1;
         let random = StepRandom { seed: self.seed, step: state.step };
-        self.data.gather_step(index, self.nearby, random, x, y);
+        // Rows are at their own places again when the steps are small, so that errors of a surrogate do not stay in the map.
+        let part = learning_rate / self.settings.learning_rate();
+        self.data.gather_step(index, self.nearby.map(|nearby| (nearby, part)), random, x, y);
         self.run.stepped(state.step);
         self.map.begin_step(&mut self.workspace, random);
         match self.map.adjoints(&mut self.workspace) {

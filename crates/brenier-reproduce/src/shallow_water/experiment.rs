@@ -58,7 +58,7 @@ impl SwExperiment {
             let kind = if recipe.is_fresh() { "noise-free" } else { "noisy" };
             table.save(&bench.folder().join(format!("{kind}-{rows}.npy")))?;
         }
-        let settings = recipe.settings(&self.settings)?;
+        let settings = recipe.settings(&self.settings, rows)?;
         bench.model(&name, &format!("{} on {rows} rows", recipe.title()), |run| fit(&table, &settings, run))
     }
 

@@ -143,6 +143,9 @@ const PLATEAU: &str = "train.validate_every = 70
 const VALIDATION: &str = "train.valid_fraction = 0.05
     train.max_valid_rows = 5000";
 
+/// Rows of the published training table, for which epochs are given.
+const PUBLISHED_ROWS: f64 = 100_000.0;
+
 /// Leading components that our recipes look at: the others say little, and cost time.
 const OUR_COMPONENTS: usize = 1000;
 
@@ -200,20 +203,27 @@ impl Recipe {
         Protocol::new(self.listed().method, self.listed().settings)
     }
 
-    /// The settings of a fit.
-    pub fn settings(self, settings: &SwSettings) -> Result<FitSettings> {
+    /// The settings of a fit to `rows` basins.
+    pub fn settings(self, settings: &SwSettings, rows: u64) -> Result<FitSettings> {
         let read = self.protocol().settings()?;
+        let epochs = |own: u32| match self.is_fresh() {
+            // As many steps, whatever the rows.
+            true => (f64::from(own) * PUBLISHED_ROWS / rows as f64).ceil() as u32,
+            false => own,
+        };
         let given = match self.listed().leading {
             Some(count) => format!("y1..y{}", count.min(settings.components)),
             None => "rest".to_owned(),
         };
         Ok(FitSettings {
-            surrogate_epochs: read.surrogate_epochs.map(|own| own.min(settings.epochs.unwrap_or(own))),
+            surrogate_epochs: read
+                .surrogate_epochs
+                .map(|own| epochs(own).min(settings.epochs.unwrap_or(u32::MAX))),
             target: Some(format!("{TARGET_PREFIX}1..{TARGET_PREFIX}{}", settings.modes).parse()?),
             given: Some(given.parse()?),
             seed: settings.seed,
             train: TrainSettings {
-                epochs: settings.epochs.unwrap_or(read.train.epochs),
+                epochs: settings.epochs.unwrap_or_else(|| epochs(read.train.epochs)),
                 max_steps: settings.max_steps,
                 ..read.train
             },

@@ -35,7 +35,7 @@ fn small() -> SwSettings {
 fn recipes_have_the_published_sizes() {
     let settings = SwSettings::default();
     let parameters = |name: &str| {
-        let fit = recipe(name).settings(&settings).unwrap();
+        let fit = recipe(name).settings(&settings, 100_000).unwrap();
         fit.validate().unwrap();
         fit.method.spec().parameters(14, 3500).unwrap()
     };
@@ -45,7 +45,7 @@ fn recipes_have_the_published_sizes() {
     for recipe in Recipe::all() {
         assert_eq!(recipe.name().parse::<Recipe>().unwrap(), recipe);
         assert_eq!(serde_json::to_value(recipe).unwrap(), recipe.name());
-        let fit = recipe.settings(&settings).unwrap();
+        let fit = recipe.settings(&settings, 100_000).unwrap();
         fit.validate().unwrap();
         assert_eq!(recipe.is_fresh(), !fit.noise.is_empty());
     }
@@ -140,12 +140,15 @@ fn recipes_have_these_settings() {
             },
         ),
     ] {
-        assert_eq!(recipe(name).settings(&settings).unwrap(), expected, "{name}");
+        assert_eq!(recipe(name).settings(&settings, 100_000).unwrap(), expected, "{name}");
     }
     let short = SwSettings { epochs: Some(2), components: 30, ..settings };
-    let quick = recipe("pairs").settings(&short).unwrap();
+    let quick = recipe("pairs").settings(&short, 400).unwrap();
     assert_eq!((quick.given.unwrap().to_string(), quick.train.epochs), ("y1..y30".to_owned(), 2));
-    assert_eq!(recipe("fresh").settings(&short).unwrap().surrogate_epochs, Some(2));
+    assert_eq!(recipe("fresh").settings(&short, 400).unwrap().surrogate_epochs, Some(2));
+    // A fifth of the rows, five times as many epochs.
+    let fewer = recipe("fresh").settings(&SwSettings { epochs: None, ..short }, 20_000).unwrap();
+    assert_eq!((fewer.train.epochs, fewer.surrogate_epochs), (300, Some(150)));
 }
 
 #[test]
