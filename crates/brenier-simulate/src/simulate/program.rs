@@ -31,7 +31,7 @@ pub struct ProgramSettings {
     pub start_timeout: Option<Duration>,
     /// How many times a row is tried again on a fresh worker when its worker dies.
     pub retries: u32,
-    /// Silence of a program without a `timeout` after which [`SimulateEvent::Silent`] is told.
+    /// Silence of a program without a `timeout` after which [`SimulateEvent::Silent`] goes to the observer.
     pub patience: Duration,
 }
 
