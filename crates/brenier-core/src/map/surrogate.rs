@@ -20,6 +20,9 @@ use crate::kernel::{Accum, Real, columns, columns_mut, logistic, product, vector
 use crate::parallel::{each, each_with};
 use crate::{Error, Result};
 
+/// Parameters of a network at most.
+const MOST_PARAMETERS: u128 = 1 << 30;
+
 /// Rows that one thread works on at a time.
 const SHARD: usize = 64;
 
@@ -66,6 +69,10 @@ impl<T: Real> Surrogate<T> {
             return Err(Error::setting("surrogate", "there are no given columns that could be imitated"));
         }
         let widths: Vec<usize> = widths.iter().copied().chain([outputs]).collect();
+        if Embedding::count(inputs, &widths) > MOST_PARAMETERS {
+            let problem = "the network would have more than 2^30 parameters";
+            return Err(Error::setting("surrogate_widths", problem));
+        }
         let network = Embedding::new(inputs, &widths, Activation::default(), 0);
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut parameters = vec![T::ZERO; network.end().unwrap_or(0)];
@@ -348,6 +355,8 @@ mod tests {
             assert!(y.iter().all(|y| *y == 0.0));
         }
         assert!(Surrogate::<f64>::initial(3, &[5], 0, 1).is_err());
+        let error = Surrogate::<f64>::initial(3, &[16_384; 20], 4, 1).unwrap_err().to_string();
+        assert!(error.contains("surrogate_widths"), "{error}");
     }
 
     /// The loss along a random direction: what the gradient leaves falls with the square of the step.
