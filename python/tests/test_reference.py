@@ -170,6 +170,24 @@ def test_points_in_no_particular_order(method, tmp_path):
     assert np.array_equal(model.log_prob(x, y[:, [4, 5, 0, 1, 6, 7, 2, 3]]), density)
 
 
+def test_columns_that_span_orders_of_magnitude(tmp_path):
+    # A continuous column in place of which the map sees its asinh, counts beside which it does, and one that stays as it is.
+    x = RNG.normal(size=N)
+    data = {"x": x, "steep": np.exp(3 * x + 0.3 * RNG.normal(size=N)), "plain": x + RNG.normal(size=N)}
+    data["counts"] = np.floor(np.exp(2 * x))
+    model = br.fit(data, target="x", given="steep,plain,counts", method="gaussian", progress=False)
+    model.save(tmp_path / "model.brenier")
+    plain = reference.read(tmp_path / "model.brenier")
+    assert [(one["column"], one["beside"]) for one in plain.asinh] == [(0, False), (2, True)]
+    x, y = rows(data, ["x"]), rows(data, ["steep", "plain", "counts"])
+    density, gradient = model.log_prob(x, y, grad=True)
+    assert close(plain.log_prob(x, y), density) and close(plain.gradient(x, y), gradient)
+    by_name = br.fit(data, target="x", given="steep,plain", asinh="plain", method="gaussian", progress=False)
+    none = br.fit(data, target="x", given="steep,plain", asinh="none", method="gaussian", progress=False)
+    assert model.log_prob(x, y).mean() > none.log_prob(x, y[:, :2]).mean() + 0.5
+    assert not np.array_equal(by_name.log_prob(x, y[:, :2]), none.log_prob(x, y[:, :2]))
+
+
 @pytest.mark.parametrize("unconditional", ["full", "augmented", "partial"])
 def test_unconditional_networks(unconditional, data, tmp_path):
     model, own = fit_and_read(data, tmp_path, ["free", "positive"], ["y1"], joint=True, unconditional=unconditional, epochs=2, feature_width=7)

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use brenier::data::Selection;
 use brenier::train::Schedule;
-use brenier::transform::{ExchangeableRule, NoiseRule, PcaSettings, Scaling, SupportRule, Whiten};
+use brenier::transform::{Asinh, ExchangeableRule, NoiseRule, PcaSettings, Scaling, SupportRule, Whiten};
 use brenier::tune::TuneSettings;
 use brenier::{FitSettings, MethodChoice};
 use clap::Args;
@@ -204,6 +204,10 @@ pub(crate) struct SettingFlags {
     /// components
     #[arg(long, help_heading = "Columns", value_parser = one_of::<Scaling>(&["standard", "robust", "common", "none"]))]
     scaling: Option<Scaling>,
+    /// Given columns that the map sees on an asinh scale, linear near the centre and logarithmic far out: auto finds those whose
+    /// values span orders of magnitude; none; or columns by name [default: auto]
+    #[arg(long, value_name = "auto|none|COLUMNS", value_parser = setting::<Asinh>, help_heading = "Columns")]
+    asinh: Option<Asinh>,
     /// Standard deviation of the noise of given columns that are free of it in the table, as in 0.25 for all, or y1..y9=0.25; training
     /// adds it anew to every row of every step. May be repeated; rest stands for the columns that no other one names
     #[arg(long, value_name = "[COLUMNS=]SD", value_parser = setting::<NoiseRule>, help_heading = "Columns")]
@@ -318,6 +322,7 @@ impl SettingFlags {
         // The last one for a column counts.
         settings.support.extend(self.support);
         set(&mut settings.scaling, self.scaling);
+        set(&mut settings.asinh, self.asinh);
         settings.noise.rules.extend(self.noise);
         settings.jitter.rules.extend(self.jitter);
         fill(&mut settings.surrogate, self.surrogate);

@@ -934,6 +934,7 @@ class Model:
         transform = document["given_transform"]
         self.exchangeable = [Exchangeable(one, xp) for one in transform.get("exchangeable", [])]
         self.features = [Column(one, xp) for one in transform.get("features", [])]
+        self.asinh = transform.get("asinh", [])
         self.pca = document["given_transform"].get("pca")
         self.components = xp.asarray(tensors[f"{prefix}given.pca.components"]) if self.pca else None
         self.reduction = document["given_transform"].get("reduction")
@@ -948,7 +949,7 @@ class Model:
         members = document.get("members") or [{"weight": 1.0}]
         self.weights = [member["weight"] for member in members]
         grouped = sum(len(group.columns) for group in self.exchangeable)
-        n, m = len(self.target), len(self.given) - grouped + len(self.features)
+        n, m = len(self.target), len(self.given) - grouped + len(self.features) + sum(one["beside"] for one in self.asinh)
         if self.pca:
             m = len(self.pca["deviations"])
         elif self.reduction:
@@ -975,6 +976,16 @@ class Model:
             features = [one for group in self.exchangeable for one in group.features(u)]
             scaled = [column.forward(one)[0] for column, one in zip(self.features, features)]
             t = xp.stack(own + scaled, axis=1)
+        if self.asinh:
+            own, beside = [t[:, j] for j in range(len(self.given))], []
+            for one in self.asinh:
+                origin, width, centre, scale = (float(one[key]) for key in ("origin", "width", "centre", "scale"))
+                seen = (xp.arcsinh((y[:, one["column"]] - origin) / width) - centre) / scale
+                if one["beside"]:
+                    beside.append(seen)
+                else:
+                    own[one["column"]] = seen
+            t = xp.stack(own + beside, axis=1)
         if self.pca is None:
             return t
         mean, deviations = (xp.asarray([float(value) for value in self.pca[key]]) for key in ("mean", "deviations"))

@@ -58,6 +58,14 @@ fn tables_that_cannot_be_used() {
     refuse(here, "fit none.csv --target x1 --out m.brenier", 2, &["none.csv"]);
     refuse(here, "fit data.csv --target x1 --support x1=log --out m.brenier", 2, &["x1", "row", "log"]);
     refuse(here, "fit data.csv --target x1 --support z=log --out m.brenier", 2, &["z"]);
+    refuse(here, "fit data.csv --target x1 --given y1 --asinh z --out m.brenier", 2, &["--asinh", "z"]);
+    refuse(here, "fit data.csv --target x1 --given y1 --asinh x1 --out m.brenier", 2, &["--asinh", "x1"]);
+    refuse(
+        here,
+        "fit data.csv --target x1 --given y1,y2 --asinh y1 --pca 1 --out m.brenier",
+        2,
+        &["--asinh", "leave one"],
+    );
     let exchangeable = "fit data.csv --target x1 --given y1,y2 --out m.brenier --exchangeable";
     refuse(here, &format!("{exchangeable} y1,y2:3"), 2, &["exchangeable", "2 columns cannot hold 3 points"]);
     refuse(here, &format!("{exchangeable} x1,y1:2"), 2, &["exchangeable", "x1"]);

@@ -80,6 +80,15 @@ impl<'a> Fit<'a> {
         })
     }
 
+    /// Which given columns the map sees on an asinh scale: `auto` (the default), `none`, or columns as in `y1..y4`.
+    pub fn asinh(self, which: &str) -> Self {
+        let asinh = which.parse();
+        self.change(|settings| {
+            settings.asinh = asinh?;
+            Ok(())
+        })
+    }
+
     /// Reduces the given columns to at most this many directions, those that tell most about the target.
     pub fn reduce(self, most: usize) -> Self {
         self.change(|settings| {

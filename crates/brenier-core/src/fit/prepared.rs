@@ -12,8 +12,8 @@ use crate::parallel::try_each_with;
 use crate::posterior::OutlierScore;
 use crate::train::{Dataset, FreshNoise, TrainSettings};
 use crate::transform::{
-    ColumnSettings, ExchangeableRule, GivenSettings, GivenTransform, KeptNoise, NoiseSettings, PairRows,
-    Reduction, Rows, SupportRule, TargetSettings, TargetTransform, Whiten,
+    Asinh, ColumnSettings, ExchangeableRule, GivenSettings, GivenTransform, KeptNoise, NoiseSettings,
+    PairRows, Reduction, Rows, SupportRule, TargetSettings, TargetTransform, Whiten,
 };
 use crate::{Error, Result};
 
@@ -190,6 +190,7 @@ impl Prepared {
         let named = settings.named(table.names())?;
         let settings = &FitSettings {
             support: named.support,
+            asinh: named.asinh,
             noise: named.noise,
             jitter: named.jitter,
             exchangeable: named.exchangeable,
@@ -243,6 +244,9 @@ impl Prepared {
         if !settings.jitter.is_empty() {
             key += &format!(" jitter {}", settings.jitter);
         }
+        if !settings.asinh.is_auto() {
+            key += &format!(" asinh {}", settings.asinh);
+        }
         if let Some(most) = settings.reduce {
             key += &format!(" reduce {most}");
         }
@@ -269,6 +273,7 @@ pub(super) fn marginal_settings(settings: &FitSettings, given: &[String]) -> Fit
         target: Some(Selection::Columns(given.iter().cloned().map(Pick::Name).collect())),
         given: None,
         support: settings.support.iter().filter(|rule| own(rule)).cloned().collect(),
+        asinh: Asinh::None,
         noise: NoiseSettings::default(),
         jitter: NoiseSettings::default(),
         surrogate: None,
@@ -321,6 +326,7 @@ impl Block {
         let given_settings = GivenSettings {
             columns: supports(given)?,
             scaling: settings.scaling,
+            asinh: if settings.sees_columns_alone() { settings.asinh.clone() } else { Asinh::None },
             exchangeable: settings.exchangeable.clone(),
             pca: settings.pca,
         };

@@ -8,7 +8,7 @@ use crate::data::{Pick, Selection, resolve_pair, short_name};
 use crate::map::method::Problem;
 use crate::map::{Method, MethodSettings};
 use crate::train::TrainSettings;
-use crate::transform::{ExchangeableRule, NoiseSettings, PcaSettings, Scaling, SupportRule, Whiten};
+use crate::transform::{Asinh, ExchangeableRule, NoiseSettings, PcaSettings, Scaling, SupportRule, Whiten};
 use crate::{Error, Result};
 
 /// Layers of a surrogate, and units of one, at most.
@@ -31,6 +31,8 @@ pub struct FitSettings {
     pub support: Vec<SupportRule>,
     /// Scaling of the columns.
     pub scaling: Scaling,
+    /// Given columns that the map sees on an asinh scale: those whose values span orders of magnitude, if it is not said otherwise.
+    pub asinh: Asinh,
     /// Noise of given columns whose values in the table are free of it; every step of a training adds noise anew.
     pub noise: NoiseSettings,
     /// Noise that training adds anew to given columns in every step, though their values have theirs already: against overfitting the
@@ -81,6 +83,7 @@ impl Default for FitSettings {
             categorical: None,
             support: Vec::new(),
             scaling: Scaling::default(),
+            asinh: Asinh::default(),
             noise: NoiseSettings::default(),
             jitter: NoiseSettings::default(),
             surrogate: None,
@@ -111,6 +114,7 @@ struct Written {
     categorical: Option<Selection>,
     support: Vec<SupportRule>,
     scaling: Scaling,
+    asinh: Asinh,
     noise: NoiseSettings,
     jitter: NoiseSettings,
     surrogate: Option<f64>,
@@ -147,6 +151,7 @@ impl Default for Written {
             categorical: settings.categorical,
             support: settings.support,
             scaling: settings.scaling,
+            asinh: settings.asinh,
             noise: settings.noise,
             jitter: settings.jitter,
             surrogate: settings.surrogate,
@@ -213,6 +218,7 @@ impl TryFrom<Written> for FitSettings {
             categorical: written.categorical,
             support: written.support,
             scaling: written.scaling,
+            asinh: written.asinh,
             noise: written.noise,
             jitter: written.jitter,
             surrogate: written.surrogate,
@@ -297,6 +303,7 @@ impl FitSettings {
         }
         Ok(Self {
             exchangeable,
+            asinh: self.asinh.named(names)?,
             target: Some(by_name(&target)),
             given: (!given.is_empty()).then(|| by_name(&given)),
             support: support.into_iter().map(SupportRule::from).collect(),
@@ -342,6 +349,9 @@ impl FitSettings {
                 "symmetric features go neither with a reduction nor with declared noise or jitter: leave one of them out",
             ));
         }
+        if matches!(self.asinh, Asinh::Columns(_)) && !self.sees_columns_alone() {
+            return Err(crate::transform::asinh_not_alone());
+        }
         match self.members {
             Some(0) => return Err(Error::setting("members", "must be at least 1")),
             Some(members) if members > 1000 => {
@@ -356,6 +366,12 @@ impl FitSettings {
             _ => {}
         }
         self.method.spec().validate()
+    }
+
+    /// Whether the map sees given columns one by one and as the table has them.
+    pub(super) fn sees_columns_alone(&self) -> bool {
+        let mixed = self.reduce.is_some() || self.pca.is_some() || !self.exchangeable.is_empty();
+        !mixed && self.noise.is_empty() && self.jitter.is_empty() && self.surrogate.is_none()
     }
 
     /// Checks the settings of a surrogate, and refuses what does not go with one.

@@ -36,6 +36,12 @@ impl Posterior {
         if let Some(reduction) = header.given_transform.reduction() {
             line("reduction", directions(reduction.correlations(), reduction.input_dim()));
         }
+        for (heading, wanted) in [("asinh", false), ("asinh beside", true)] {
+            let columns = header.given_transform.asinh().filter(|(_, beside)| *beside == wanted);
+            if let names @ [_, ..] = &columns.map(|(name, _)| name.to_owned()).collect::<Vec<_>>()[..] {
+                line(heading, listed(names));
+            }
+        }
         if let rules @ [_, ..] = header.settings.exchangeable.as_slice() {
             line("exchangeable", rules.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
         }

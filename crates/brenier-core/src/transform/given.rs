@@ -1,6 +1,7 @@
-//! The given side: supports and scaling per column, symmetric features of exchangeable columns, then optionally principal
+//! The given side: supports and scaling per column, asinh scales, symmetric features of exchangeable columns, then optionally principal
 //! components or a supervised reduction; no inverse is needed.
 
+use super::asinh::{self, Asinh, AsinhColumn};
 use super::column::{self, Column, ColumnSettings, Scaling, Side};
 use super::exchangeable::{Exchangeable, ExchangeableRule};
 use super::noise::GivenNoise;
@@ -20,6 +21,9 @@ pub struct GivenSettings {
     pub columns: Vec<ColumnSettings>,
     /// How all columns are centred and scaled.
     pub scaling: Scaling,
+    /// Which columns the map sees on an asinh scale; where there are symmetric features or principal components, none unless named.
+    #[serde(skip_serializing_if = "Asinh::is_auto")]
+    pub asinh: Asinh,
     /// Columns that hold points in no particular order; none by default.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exchangeable: Vec<ExchangeableRule>,
@@ -35,6 +39,9 @@ pub struct GivenSettings {
 #[serde(deny_unknown_fields)]
 pub struct GivenTransform {
     columns: Vec<Column>,
+    /// Columns on an asinh scale.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    asinh: Vec<AsinhColumn>,
     /// Groups of columns that symmetric features stand for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     exchangeable: Vec<Exchangeable>,
@@ -59,8 +66,15 @@ impl GivenTransform {
             pca.validate()?;
         }
         let (columns, warnings) = column::fit(Side::Given, names, &settings.columns, settings.scaling, rows)?;
-        let mut transform =
-            Self { columns, exchangeable: Vec::new(), features: Vec::new(), pca: None, reduction: None };
+        let alone = settings.pca.is_none() && settings.exchangeable.is_empty();
+        let scaled = matches!(settings.scaling, Scaling::Standard | Scaling::Robust);
+        let asinh = match &settings.asinh {
+            Asinh::Auto if !(alone && scaled) => Vec::new(),
+            Asinh::Columns(_) if !alone => return Err(asinh::not_alone()),
+            asinh => asinh::fit(asinh, &columns, rows)?,
+        };
+        let (exchangeable, features) = (Vec::new(), Vec::new());
+        let mut transform = Self { columns, asinh, exchangeable, features, pca: None, reduction: None };
         transform.group(names, settings, rows)?;
         if let Some(settings) = settings.pca {
             let mut raw = vec![0.0; names.len()];
@@ -121,14 +135,23 @@ impl GivenTransform {
     /// How many values there are before the principal components.
     fn scaled_dim(&self) -> usize {
         let grouped: usize = self.exchangeable.iter().map(|group| group.columns.len()).sum();
-        (self.columns.len() + self.features.len()).saturating_sub(grouped)
+        let beside = self.asinh.iter().filter(|own| own.beside).count();
+        (self.columns.len() + beside + self.features.len()).saturating_sub(grouped)
     }
 
     /// The values before the principal components: columns on their own, then the features of the groups.
     fn scaled(&self, raw: &[f64], out: &mut [f64]) -> Result<()> {
         if self.exchangeable.is_empty() {
-            for ((column, &x), out) in self.columns.iter().zip(raw).zip(out) {
+            let (own, beside) = out.split_at_mut(self.columns.len());
+            for ((column, &x), out) in self.columns.iter().zip(raw).zip(own.iter_mut()) {
                 (_, *out) = column.forward(x)?;
+            }
+            let mut beside = beside.iter_mut();
+            for scale in &self.asinh {
+                let place = if scale.beside { beside.next() } else { own.get_mut(scale.column) };
+                if let Some(out) = place {
+                    *out = scale.forward(raw[scale.column]);
+                }
             }
             return Ok(());
         }
@@ -178,9 +201,20 @@ impl GivenTransform {
             (None, None) => {
                 let columns = self.columns.iter().enumerate();
                 let alone = columns.filter(|(place, _)| !self.is_grouped(*place)).map(|(_, column)| column);
-                alone.chain(&self.features).map(|column| column.name.clone()).collect()
+                let mut names: Vec<String> =
+                    alone.chain(&self.features).map(|column| column.name.clone()).collect();
+                for scale in &self.asinh {
+                    let name = format!("asinh of {}", self.columns[scale.column].name);
+                    if scale.beside { names.push(name) } else { names[scale.column] = name }
+                }
+                names
             }
         }
+    }
+
+    /// The columns that the map sees on an asinh scale, and of each whether it sees the column as it is, too.
+    pub fn asinh(&self) -> impl ExactSizeIterator<Item = (&str, bool)> {
+        self.asinh.iter().map(|own| (self.columns[own.column].name.as_str(), own.beside))
     }
 
     /// The principal components, if there are any.
@@ -274,6 +308,12 @@ impl GivenTransform {
                 got: sd.len().to_string(),
             });
         }
+        if !self.asinh.is_empty() {
+            return Err(Error::setting(
+                "noise",
+                "noise on an asinh scale would not stay Gaussian: ask for asinh = none",
+            ));
+        }
         let mut scaled = Vec::with_capacity(sd.len());
         for (column, &sd) in self.columns.iter().zip(sd) {
             if sd > 0.0 && column.support != Support::Real {
@@ -302,6 +342,13 @@ impl GivenTransform {
     pub fn validate(&self) -> Result<()> {
         self.columns.iter().chain(&self.features).try_for_each(Column::validate)?;
         self.exchangeable.iter().try_for_each(|group| group.validate(self.columns.len()))?;
+        self.asinh.iter().try_for_each(|own| own.validate(self.columns.len()))?;
+        let alone = self.exchangeable.is_empty() && self.pca.is_none() && self.reduction.is_none();
+        let ordered = self.asinh.windows(2).all(|pair| pair[0].column < pair[1].column);
+        let real = self.asinh.iter().all(|own| self.columns[own.column].support == Support::Real);
+        if !self.asinh.is_empty() && !(alone && ordered && real) {
+            return Err(asinh::damaged());
+        }
         let (features, mut taken) =
             (self.exchangeable.iter().map(Exchangeable::len).sum::<usize>(), Vec::new());
         self.exchangeable.iter().for_each(|group| taken.extend_from_slice(&group.columns));

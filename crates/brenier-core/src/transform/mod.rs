@@ -6,6 +6,7 @@
 //! |---|---|---|
 //! | support | u = x, ln x, Φ⁻¹ of the place of x in an interval | [`Support`] |
 //! | scaling | t = (u − centre) / scale | [`Scaling`] |
+//! | asinh scale (given side only) | asinh((u − a)/b), centred and scaled | [`Asinh`] |
 //! | symmetric features (given side only) | means, deviations, correlations and power sums of points in no order | [`ExchangeableRule`] |
 //! | PCA (given side only) | sₖ = vₖᵀ(t − mean) / √λₖ | [`PcaSettings`] |
 //! | reduction (given side only, in place of PCA) | sₖ = wₖᵀ(t − mean) | [`Reduction`] |
@@ -41,6 +42,7 @@
 //! # Ok::<(), brenier_core::Error>(())
 //! ```
 
+mod asinh;
 mod column;
 mod exact;
 mod exchangeable;
@@ -56,6 +58,8 @@ mod support;
 mod target;
 mod whiten;
 
+pub use asinh::Asinh;
+pub(crate) use asinh::not_alone as asinh_not_alone;
 pub use column::{ColumnSettings, Scaling};
 pub use exchangeable::ExchangeableRule;
 pub use given::{GivenSettings, GivenTransform};

@@ -98,7 +98,8 @@ const RECIPES: [Listed; 6] = [
         settings: &["method.preset = 'sbi'
             method.flow = 'nsf'
             method.hidden_width = 14
-            train.batch_size = 100"],
+            train.batch_size = 100
+            asinh = 'none'"],
         ..Listed::PUBLISHED
     },
     // The jitter is noise that training adds to the noisy pairs.
@@ -137,7 +138,8 @@ const PLATEAU: &str = "train.validate_every = 70
     train.drop_factor = 0.5
     train.max_drops = 4
     train.rewind = false
-    train.epochs = 1000";
+    train.epochs = 1000
+    asinh = 'none'";
 
 /// A twentieth of the rows validates.
 const VALIDATION: &str = "train.valid_fraction = 0.05

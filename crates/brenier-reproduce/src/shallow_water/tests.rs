@@ -10,7 +10,7 @@ use crate::experiment;
 use crate::map::Method;
 use crate::simulate::shallow_water::{NOISE, blocks};
 use crate::train::{AdamSettings, Schedule, TrainSettings};
-use crate::transform::{NoiseRule, NoiseSettings, Scaling};
+use crate::transform::{Asinh, NoiseRule, NoiseSettings, Scaling};
 use crate::{FitSettings, Run, StopToken};
 
 fn recipe(name: &str) -> Recipe {
@@ -95,6 +95,7 @@ fn recipes_have_these_settings() {
         target: Some("mode_1..mode_14".parse().unwrap()),
         given: Some(given.parse().unwrap()),
         seed: 5,
+        asinh: Asinh::None,
         ..FitSettings::default()
     };
     let ours = || {
@@ -102,7 +103,8 @@ fn recipes_have_these_settings() {
             "flow": "nsf", "transforms": 2, "hidden_width": 64, "blocks": 1, "front": "autoregressive",
             "front_width": 64, "embedding": [512, 512, 256], "embedding_activation": "relu",
         });
-        FitSettings { method: of("npe", flow), scaling: Scaling::Common, ..plain("y1..y1000") }
+        let (scaling, asinh) = (Scaling::Common, Asinh::Auto);
+        FitSettings { method: of("npe", flow), scaling, asinh, ..plain("y1..y1000") }
     };
     let all =
         |sd: f64| NoiseSettings { rules: vec![NoiseRule { columns: crate::data::Selection::Rest, sd }] };

@@ -42,6 +42,7 @@ use crate::data::{Split, Table, UciSet};
 use crate::diagnose::{Bandwidth, Mmd, Sample, mmd};
 use crate::map::SampleSettings;
 use crate::statistics::{Estimate, moments};
+use crate::transform::Asinh;
 use crate::tune::{Final, SearchSpace, TuneOutcome, TuneSettings, search};
 use crate::{Error, EventKind, FitSettings, Journal, Posterior, Result, Run, StopToken, baseline, fit_split};
 use brenier_core::kernel::side_by_side;
@@ -194,6 +195,8 @@ impl UciReproduction {
             target: Some(target),
             given: Some(given),
             joint: set.joint,
+            // As published: the table's methods all see the columns as they are.
+            asinh: Asinh::None,
             seed: protocol.seed,
             ..own.settings
         };

@@ -12,6 +12,7 @@ use brenier::{
     Draws, Error, Event, Fit, FitSettings, Fitted, Journal, Observer, Posterior, Prepared, Run, StopToken,
     example, fit_split,
 };
+use rand::RngExt;
 
 fn quick(method: Method) -> FitSettings {
     FitSettings {
@@ -108,6 +109,44 @@ fn trials_choose_where_no_method_is_named() {
         let plain = fit.given("y").epochs(1).run(&table).unwrap();
         assert!(plain.info().choice.is_none() && plain.method() == Method::PcpMap);
     }
+}
+
+/// x | y ~ N(½ log y, ½²) is linear in log y, and nearly hidden in y itself: a linear map finds it where it sees y on an asinh scale.
+#[test]
+fn columns_that_span_orders_of_magnitude_are_seen_on_an_asinh_scale() {
+    let mut rng = brenier::statistics::random::stream(7, 0);
+    let mut normal = || -> f64 { rng.sample(rand_distr::StandardNormal) };
+    let values: Vec<f64> = (0..3000)
+        .flat_map(|_| {
+            let log = 3.0 * normal();
+            [0.5 * log + 0.5 * normal(), log.exp()]
+        })
+        .collect();
+    let pairs = Table::new(vec!["x".into(), "y".into()], values).unwrap();
+    let fit = |asinh: &str| {
+        let fit = Fit::of("x").given("y").method(Method::Gaussian).asinh(asinh);
+        fit.run(&pairs).unwrap()
+    };
+    let nll = |posterior: &Posterior| posterior.info().training.best_valid_nll;
+    let (found, plain) = (fit("auto"), fit("none"));
+    let entropy = 0.5 * (std::f64::consts::TAU.ln() + 1.0) + (0.5_f64 / 2.5_f64.sqrt()).ln();
+    assert!((nll(&found) - entropy).abs() < 0.2, "{} {entropy}", nll(&found));
+    assert!(nll(&plain) > nll(&found) + 0.5, "{} {}", nll(&plain), nll(&found));
+    assert_eq!(fit("y").info().given_transform, found.info().given_transform);
+    let listed: Vec<(&str, bool)> = found.info().given_transform.asinh().collect();
+    assert_eq!(listed, [("y", false)]);
+    assert!(found.description().contains(&("asinh", "y".to_owned())));
+    // The file knows the scale, and observations of any size have an answer.
+    let again = Posterior::from_bytes(&found.to_bytes().unwrap()).unwrap();
+    for y in [0.0, 1e-300, 3.0, 1e12, -5.0, f64::MAX] {
+        let draws = |posterior: &Posterior| posterior.at(&[y]).unwrap().sample(5).unwrap();
+        assert_eq!(draws(&found), draws(&again), "{y}");
+    }
+    let draws = found.at(&[100.0]).unwrap().sample(4000).unwrap();
+    let mean = brenier::statistics::mean(&draws.rows().map(|row| row[0]).collect::<Vec<_>>());
+    assert!((mean - 0.5 * 100.0_f64.ln()).abs() < 0.1, "{mean}");
+    let error = Fit::of("x").given("y").asinh("z").run(&pairs).unwrap_err().to_string();
+    assert!(error.contains("asinh") && error.contains('z'), "{error}");
 }
 
 #[test]
