@@ -158,7 +158,7 @@ impl AsinhColumn {
     /// What a damaged or hostile file may have got wrong.
     pub(super) fn validate(&self, columns: usize) -> Result<()> {
         let finite = [self.origin, self.width, self.centre, self.scale].iter().all(|value| value.is_finite());
-        if self.column >= columns || !finite || self.width <= 0.0 || self.scale <= 0.0 {
+        if self.column >= columns || !finite || self.width < f64::MIN_POSITIVE || self.scale <= 0.0 {
             return Err(damaged());
         }
         Ok(())
@@ -240,7 +240,9 @@ fn scale_of(sorted: &[f64], scores: &[f64], column: usize, auto: bool) -> Option
         let own = AsinhColumn { column, beside: false, origin, width, centre: 0.0, scale: 1.0 };
         straightness(&mut sorted.iter().map(|&u| own.forward(u))).map(|straight| (straight, width))
     };
-    let widths = LEVELS.iter().filter_map(|&level| of_width(quantile(&distances, level)));
+    // Half of the smallest numbers is zero.
+    let widths = LEVELS.iter().map(|&level| quantile(&distances, level).max(f64::MIN_POSITIVE));
+    let widths = widths.filter_map(of_width);
     let (best, width) = widths.max_by(|a, b| a.0.total_cmp(&b.0))?;
     if auto && 1.0 - best > LEFT * (1.0 - plain) {
         return None;
@@ -359,9 +361,10 @@ mod tests {
 
     #[test]
     fn extreme_values_stay_finite() {
-        for factor in [1e-300, 1.0, 1e300] {
+        for factor in [5e-324, 1e-300, 1.0, 1e300] {
             let values = draws(1000, |e| factor * (3.0 * e).exp().min(1e5));
-            let one = &found(&values, &Asinh::Auto).unwrap()[0];
+            let asked = Asinh::Columns("y".parse().unwrap());
+            let one = &found(&values, &asked).unwrap()[0];
             for u in [0.0, f64::MAX, -f64::MAX, f64::MIN_POSITIVE] {
                 assert!(one.forward(u).is_finite(), "{u} {one:?}");
             }
