@@ -15,8 +15,12 @@ use crate::map::embed::EmbeddingPart;
 use crate::map::{ConditionalMap, Constraint, ParameterBlock, Trainable};
 use crate::parallel::each;
 
-/// Most rows of a shard.
+/// Most rows of a shard; of a small network more, because what a shard costs whatever its rows then counts: its gradient is written
+/// and added to the others', and its weights are read.
 const SHARD_ROWS: usize = 64;
+const SMALL_SHARD_ROWS: usize = 128;
+/// Parameters of the transforms of a small network, at most.
+const SMALL: usize = 1 << 18;
 
 /// Memory of a training step for batches up to a fixed size.
 #[derive(Debug)]
@@ -49,12 +53,13 @@ enum Part {
     Embedding(EmbeddingPart),
 }
 
-/// Rows of a shard: depends on the batch alone, so that the number of threads changes no bit.
+/// Rows of a shard: depends on the batch and the parameters alone, so that the number of threads changes no bit.
 ///
 /// A batch makes at least two shards, which are as large as they can be with an even number of them: a shard's activations
 /// fit the second-level cache.
-fn shard_rows(batch: usize) -> usize {
-    let shards = batch.div_ceil(SHARD_ROWS).next_multiple_of(2);
+fn shard_rows(batch: usize, parameters: usize) -> usize {
+    let most = if parameters <= SMALL { SMALL_SHARD_ROWS } else { SHARD_ROWS };
+    let shards = batch.div_ceil(most).next_multiple_of(2);
     batch.div_ceil(shards).next_multiple_of(LANES)
 }
 
@@ -190,7 +195,7 @@ impl<T: Real> Trainable<T> for NpeMap<T> {
 
     fn workspace(&self, rows: usize) -> NpeWorkspace<T> {
         let shape = &self.layout.shape;
-        let shard_rows = shard_rows(rows);
+        let shard_rows = shard_rows(rows, self.layout.core);
         let count = rows.div_ceil(shard_rows);
         let (blocks, parts) = self.parts();
         let embedded = vec![T::ZERO; count * shard_rows * self.layout.embedding.stride().max(1)];
