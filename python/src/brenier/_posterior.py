@@ -570,7 +570,7 @@ def fit(
         ``True``, ``False`` or a callable that receives snapshots.
     **settings
         The settings of the settings file: ``minutes``, ``epochs``, ``seed``, ``batch_size``, ``learning_rate``, ``members``,
-        ``joint``, ``pca``, ``scaling``, …, and those of the method, such as ``feature_width``.
+        ``joint``, ``pca``, ``scaling``, ``asinh``, …, and those of the method, such as ``feature_width``.
 
     Ctrl-C ends the training and returns the best model so far with a warning; a second one raises.
     """
