@@ -346,7 +346,7 @@ impl GivenTransform {
         let alone = self.exchangeable.is_empty() && self.pca.is_none() && self.reduction.is_none();
         let ordered = self.asinh.windows(2).all(|pair| pair[0].column < pair[1].column);
         let real = self.asinh.iter().all(|own| self.columns[own.column].support == Support::Real);
-        if !self.asinh.is_empty() && !(alone && ordered && real) {
+        if !(self.asinh.is_empty() || alone && ordered && real) {
             return Err(asinh::damaged());
         }
         let (features, mut taken) =

@@ -161,7 +161,7 @@ mod tests {
                 "pcp-map",
                 500_000,
                 json!({"feature_width": 128, "reference": "heavy-tailed"}),
-                cosine(256, 0.01, 40),
+                cosine(256, 0.005, 40),
             ),
             ("cot-flow", 199_999, json!({"feature_width": 64}), flow(100)),
             ("cot-flow", 200_000, json!({"feature_width": 64}), flow(20)),
